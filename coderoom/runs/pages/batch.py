@@ -7,7 +7,7 @@ that a page with 10,000 of them opens at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -37,11 +37,12 @@ _MOST_PLAIN: Final = 500
 _MOST_BAD: Final = 200
 _MOST_NAMED: Final = 20
 _LONGEST: Final = 300
+_NO_LINK: Final = ' role="img"'
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run on the page; its texts are visible ones."""
+    """A run on the page; its texts are visible ones. `page` is empty if it has none: it could not begin."""
 
     id: str
     repeat: int
@@ -55,6 +56,7 @@ class Row:
     reason: str
     why: str
     run: str
+    page: str
     tags: Sequence[str]
 
     @property
@@ -63,8 +65,9 @@ class Row:
         return f"{self.id}, {self.repeat}" if self.repeat > 1 else self.id
 
 
-def _row_of(result: Result, reason: str) -> Row:
-    """A result on the page, with the reason that it is counted with."""
+def _row_of(result: Result, reason: str, pages: Container[str]) -> Row:
+    """A result on the page, with the reason that it is counted with; `pages` are those that there are."""
+    page = f"{result.run}.html"
     return Row(
         visible(result.id),
         result.repeat,
@@ -78,6 +81,7 @@ def _row_of(result: Result, reason: str) -> Row:
         reason,
         visible(result.why[:_LONGEST]),
         result.run,
+        f"pages/{page}" if page in pages else "",
         result.tags,
     )
 
@@ -85,10 +89,11 @@ def _row_of(result: Result, reason: str) -> Row:
 def write_batch_page(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Sequence[str] = ()) -> Summary:
     """Write `index.html` for the results so far, and return their summary."""
     summary, rows = Summary(), list[Row]()
+    pages = {path.name for path in (folder / "pages").glob("*.html")}
     for result in read_results(folder):
         summary.add(result)
         if len(rows) < _MOST_ROWS:
-            rows.append(_row_of(result, summary.reason_of(result)))
+            rows.append(_row_of(result, summary.reason_of(result), pages))
     new = folder / "index.html.new"
     new.write_text(batch_page(read_settings(folder), summary, rows, bad_lines, notes), encoding="utf-8")
     new.replace(folder / "index.html")
@@ -135,7 +140,11 @@ def _between(rate: Estimate) -> str:
 
 
 def _link(row: Row) -> str:
-    return f'<a href="pages/{escape(row.run)}.html" dir="auto">{escape(row.name)}</a>'
+    return f'<a{_href(row)} dir="auto">{escape(row.name)}</a>'
+
+
+def _href(row: Row) -> str:
+    return f' href="{escape(row.page)}"' if row.page else ""
 
 
 def _headline(summary: Summary) -> str:
@@ -225,7 +234,7 @@ def _runs(summary: Summary, rows: Sequence[Row], groups: Sequence[str]) -> str:
     if len(rows) > len(plain):
         no_script = f"<noscript><p>Without scripts, these are the first {len(plain):,} runs.</p></noscript>"
     cells = "".join(
-        f'<a class="cell {STYLES[row.status]}" href="pages/{escape(row.run)}.html" title="{name}" aria-label="{name}">'
+        f'<a{_href(row) or _NO_LINK} class="cell {STYLES[row.status]}" title="{name}" aria-label="{name}">'
         f"{_SIGNS[row.status]}</a>"
         for row in plain
         for name in [escape(f"{row.name}: {row.status}")]
@@ -326,6 +335,7 @@ def _data(rows: Sequence[Row], reasons: Sequence[str], groups: Sequence[str]) ->
             row.outcome,
             row.why,
             row.run,
+            int(bool(row.page)),
             reason_at.get(row.reason, -1),
             [tag_at[tag] for tag in row.tags if tag in tag_at],
         ]

@@ -24,7 +24,7 @@ from tests.support.hostile import HOSTILE
 
 def batch(folder: Path, items: int, repeats: int = 1) -> Path:
     """The page of a batch; in the fourth part of its items one run has failed, and of each hundredth one errored."""
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pages").mkdir(parents=True)
     about = {"team_name": f"team {HOSTILE}", "model": None, "models": {"coder": "gpt-4o"}, "items": "tasks.jsonl"}
     (folder / "batch.json").write_text(json.dumps(about))
     with (folder / "results.jsonl").open("w") as file:
@@ -41,6 +41,8 @@ def batch(folder: Path, items: int, repeats: int = 1) -> Path:
                     name_of(name, repeat), number / 10 + 0.1, "", 1, "code", False, tags,
                 )  # fmt: skip
                 file.write(json.dumps(asdict(facts)) + "\n")
+                if number < 100 and status != "errored":
+                    (folder / "pages" / f"{facts.run}.html").write_text(f"<title>{number}</title>")
     write_batch_page(folder, [BadLine(7, HOSTILE)], [HOSTILE])
     return folder / "index.html"
 
@@ -138,6 +140,8 @@ async def test_a_batch_is_read_without_scripts_and_saved_with_them(tmp_path: Pat
         rows = [*csv.DictReader(saved["CSV"].splitlines())]
         assert [row["id"] for row in rows] == [row["id"] for row in json.loads(saved["JSON"])]
         assert {row["status"] for row in rows} == {"failed"}
+        assert await page.locator(".cell:not([href])").count() == 1 + 2 * 300  # Runs that have no pages.
+        assert await page.locator(".cell.warn[href]").count() == 0
         cell = page.locator(".cell").first
         await cell.focus()
         await page.keyboard.press("ArrowRight")
@@ -150,8 +154,6 @@ async def test_a_batch_is_read_without_scripts_and_saved_with_them(tmp_path: Pat
 async def test_two_batches_are_compared_and_each_change_leads_to_its_runs(tmp_path: Path) -> None:
     batch(tmp_path / "old", 40)
     batch(tmp_path / "new", 36, 2)
-    (tmp_path / "new" / "pages").mkdir()
-    (tmp_path / "new" / "pages" / f"{name_of('n/4', 1)}.html").write_text("<title>the run</title>")
     results = (tmp_path / "new" / "results.jsonl").read_text().replace('"failed"', '"passed"', 1)
     (tmp_path / "new" / "results.jsonl").write_text(
         results.replace('"n/7", "repeat": 1, "status": "passed"', '"n/7", "repeat": 1, "status": "failed"')
@@ -170,4 +172,4 @@ async def test_two_batches_are_compared_and_each_change_leads_to_its_runs(tmp_pa
         assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
         assert await page.title() == "Two batches"
         await better.get_by_role("link", name="passed").first.click()
-        assert await page.title() == "the run"
+        assert await page.title() == "4"

@@ -1,13 +1,13 @@
 // All runs of a batch: a grid with a cell for each, and a table that is searched, filtered, sorted and saved.
 const data = JSON.parse(document.getElementById("data").textContent);
-const names = ["id", "repeat", "status", "seconds", "tokens", "cost", "checked", "fooled", "outcome", "why", "run", "reason", "tags"];
+const names = ["id", "repeat", "status", "seconds", "tokens", "cost", "checked", "fooled", "outcome", "why", "run", "paged", "reason", "tags"];
 const runs = data.rows.map(row => Object.fromEntries(names.map((name, at) => [name, row[at]])));
 const numeric = new Intl.Collator(undefined, {numeric: true});
 const byItem = (a, b) => numeric.compare(a.id, b.id) || a.repeat - b.repeat;
 runs.sort(byItem);
 for (const run of runs) {
   run.name = run.repeat > 1 ? `${run.id}, ${run.repeat}` : run.id;
-  run.page = `pages/${run.run}.html`;
+  run.link = run.paged ? {href: `pages/${run.run}.html`} : {};
   run.text = `${run.name}\n${run.why}\n${run.outcome}\n${run.tags.map(at => data.tags[at]).join("\n")}`.toLowerCase();
 }
 
@@ -39,7 +39,7 @@ function dollars(cost) {
 function rowOf(run) {
   const [status, style] = data.statuses[run.status];
   const cells = {
-    item: made("a", {href: run.page, dir: "auto"}, run.name),
+    item: made("a", {...run.link, dir: "auto"}, run.name),
     status: made("span", {class: `badge ${style}`}, status),
     "time number": `${run.seconds.toFixed(1)} s`,
     "tokens number": run.tokens ? run.tokens.toLocaleString("en") : "",
@@ -169,7 +169,7 @@ const mostCells = 20000, perPart = 200;
 function cellOf(run) {
   const [status, style, sign] = data.statuses[run.status];
   const name = `${run.name}: ${status}`;
-  return made("a", {class: `cell ${style}`, href: run.page, title: name, "aria-label": name, tabindex: -1}, sign);
+  return made("a", {role: run.paged ? "link" : "img", ...run.link, class: `cell ${style}`, title: name, "aria-label": name, tabindex: -1}, sign);
 }
 
 function fill() {
