@@ -14,6 +14,7 @@ from autogen_core import CancellationToken
 from rich.console import Console
 from rich.text import Text
 
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import bound_output, visible
 from coderoom.agents import metadata as keys
 from coderoom.blocks import fence
@@ -267,8 +268,14 @@ class Chat:
         Raises:
             RequestError: There is no task to undo, or others have changed files since.
         """
+        return await run_uncancellable(self._undo(force))  # Not halfway.
+
+    async def _undo(self, force: bool) -> list[str]:
         if not self._marks:
-            raise RequestError(f"There is no task to undo; the last {_MOST_MARKS} of a team can be.")
+            raise RequestError(
+                f"There is no task to undo: /undo goes back over the last {_MOST_MARKS} tasks that this team had in "
+                "this process."
+            )
         mark = self._marks[-1]
         others = differing(mark.after, self._facts())
         if others and not force and any(isinstance(saved.files, Snapshot) for saved in mark.saved.values()):

@@ -12,13 +12,14 @@ from rich.text import Text
 
 from coderoom._util.autogen import agents_of
 from coderoom._util.files import read_inside
-from coderoom._util.text import counted, in_dollars, visible
+from coderoom._util.text import in_dollars, visible
 from coderoom.agents.base import CodingAgent
 from coderoom.approval import ChainApproval, HumanApproval
 from coderoom.approval.human import standing_yes
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.runs.export.run import SUFFIXES, ExportKind, export_run
 from coderoom.runs.journal import without_files
 from coderoom.runs.prompt.command import Command
 from coderoom.runs.prompt.completing import paths, teams
@@ -227,6 +228,20 @@ def _spent(chat: Chat, words: Callable[[Sequence[RunRecord], str], str]) -> None
 
 
 async def _save(chat: Chat, argument: str) -> None:
+    kind = SUFFIXES.get(Path(argument).suffix.lower(), "markdown")
+    _write(argument, _as_markdown(chat) if kind == "markdown" else _exported(chat, kind))
+    chat.say(f"Written to {argument}.", "dim")
+
+
+def _exported(chat: Chat, kind: ExportKind) -> str:
+    log = chat.run.log
+    if log.journal is None or log.run is None:
+        raise RequestError("A notebook or a script is made of the journal, which this chat has not: name a .md file.")
+    return export_run(log.journal, log.journal.find(log.run), kind)
+
+
+def _as_markdown(chat: Chat) -> str:
+    """The conversation, with all teams, without what was undone."""
     parts = [f"# Chat with the team {chat.run.prepared.record.team}"]
     for record in chat.records:
         parts.append(f"## {' '.join(without_files(record.task).split())[:_LONGEST_TITLE]}")
@@ -238,8 +253,7 @@ async def _save(chat: Chat, argument: str) -> None:
                 parts.append(f"**{entry.source}**:\n\n{entry.text}")
         if record.answer:
             parts.append(f"**Answer** ({record.outcome}):\n\n{record.answer}")
-    _write(argument, "\n\n".join(parts) + "\n")
-    chat.say(f"{counted(len(chat.records), 'task')} written to {argument}.", "dim")
+    return "\n\n".join(parts) + "\n"
 
 
 def _write(name: str, text: str) -> None:
@@ -306,7 +320,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/approve": Command("[ask|always|team]", "Shows or sets whether you are asked before code runs.", _approve),
     "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
     "/cost": Command("", "Shows what they cost by list price.", _cost),
-    "/save": Command("FILE", "Writes the conversation as Markdown.", _save, paths),
+    "/save": Command(
+        "FILE",
+        "Writes the conversation as Markdown, or its code into a .py or .ipynb file.",
+        _save,
+        paths,
+    ),
     "/exit": Command("", "Ends the chat, as Ctrl-D does.", _help),
 }
 """The commands by their names."""

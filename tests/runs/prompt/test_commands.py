@@ -17,6 +17,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.runs import Journal
+from tests.runs.prompt.test_reading import Screen
 from tests.support.commands import ROOT, coderoom, environment, recording
 
 pytestmark = pytest.mark.slow
@@ -84,13 +85,16 @@ def test_undo_does_not_take_what_a_person_has_changed_since(chats: Chats) -> Non
         assert process.stdin is not None
         assert process.stdout is not None
         print("Set x.\n/tokens", file=process.stdin, flush=True)
-        while "last task" not in process.stdout.readline():
-            pass
+        for line in process.stdout:
+            if "last task" in line:
+                break
         (chats.work / "a.txt").write_text("mine\n")
         print("/undo\n/help", file=process.stdin, flush=True)
         shown = ""
-        while "Lists the commands." not in shown:
-            shown += process.stdout.readline()
+        for line in process.stdout:
+            shown += line
+            if "Lists the commands." in line:
+                break
         assert "others have changed a.txt" in shown
         assert (chats.work / "a.txt").read_text() == "mine\n"
         process.communicate("/undo force\n", timeout=60)
@@ -125,7 +129,7 @@ def test_ctrl_c_ends_a_persons_code_only(chats: Chats) -> None:
         print(
             "Set x.\n/run open('began', 'w').close(); exec('while True: pass')\nShow x.", file=process.stdin, flush=True
         )
-        while not (chats.work / "began").exists():
+        while process.poll() is None and not (chats.work / "began").exists():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         shown, _ = process.communicate(timeout=60)
@@ -179,6 +183,17 @@ def test_the_conversation_is_saved_once_as_markdown(chats: Chats) -> None:
     assert "Add one." not in text
 
 
+def test_the_suffix_of_the_file_chooses_a_script_or_a_notebook(chats: Chats) -> None:
+    chats.say("Set x.", "/save out.py", "/save out.ipynb", replies=SETS)
+    assert "x = 41" in (chats.path / "out.py").read_text()
+    assert json.loads((chats.path / "out.ipynb").read_text())["nbformat"] == 4
+    model = recording(chats.path / "replies.json", SETS)
+    lines = "Set x.\n/save other.py\n"
+    options = ["--model", model, "--no-journal"]
+    shown = coderoom("chat", "code-act", *options, cwd=chats.path, env=chats.env, stdin=lines).stdout
+    assert "A notebook or a script is made of the journal" in shown
+
+
 def test_a_team_without_a_session_says_so_in_a_line(chats: Chats) -> None:
     dump_team(
         RoundRobinGroupChat([AssistantAgent("a", ReplayModel(["Hello.", "Again."]))], max_turns=1),
@@ -197,3 +212,17 @@ def test_help_and_the_docs_name_every_command(chats: Chats) -> None:
     named = re.findall(r"^(/\w+|!)", shown, re.MULTILINE)
     assert {"/undo", "!", "/help"} <= set(named)
     assert [name for name in named if f"| `{name}" not in docs] == []
+
+
+def test_at_a_terminal_ctrl_c_ends_a_persons_code_and_commands_wait_for_it(chats: Chats) -> None:
+    screen = Screen(chats.path, SHOWS)
+    try:
+        screen.type("/run x = 5; open('began', 'w').close(); exec('while True: pass')", "Enter")
+        screen.until(lambda: (chats.path / "w" / "began").exists())
+        screen.type("/vars", "Enter", "C-c")
+        screen.until("x  int  5")
+        assert screen.text.index("The code was ended.") < screen.text.index("x  int  5")
+        screen.type("Show x.", "Enter")
+        screen.until("x is now 5")
+    finally:
+        screen.end()

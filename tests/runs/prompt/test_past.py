@@ -72,7 +72,7 @@ def test_a_chat_that_was_killed_in_a_task_goes_on_without_paying_twice(tmp_path:
             assert process.stdin is not None
             process.stdin.write(b"Set x.\nLoop.\n")
             process.stdin.flush()
-            while not (tmp_path / "work" / "ran").exists():
+            while process.poll() is None and not (tmp_path / "work" / "ran").exists():
                 time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
         shown = service.chat("--continue", "code-act", lines="Show x.\n")
