@@ -37,7 +37,7 @@ _BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/gif": (b"GIF87a", b"GIF89a"),
 }
 _MOST_PIXELS: Final = 40_000_000
-_WIDEST: Final = 1_600
+_WIDEST: Final = 1_000
 _CHUNK: Final = 4_096
 _CELL_PIXELS: Final = 8
 _ANSWER_SECONDS: Final = 0.2

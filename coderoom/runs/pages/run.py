@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote
 from zlib import crc32
 
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import counted, in_dollars, visible
+from coderoom.runs.export.run import SUFFIXES
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
 from coderoom.runs.pages.frame import (
     badge,
@@ -70,7 +72,9 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
         "Requests": requests_html(journal, entry, steps, live=live),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
-    outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
+    outline = (
+        f"{_BUTTONS}{_exports(entry) if live else ''}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
+    )
     parts = "".join(f'<div data-v="{crc32(part.encode())}">{part}</div>' for part in sections.values() if part)
     body = (
         f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
@@ -87,6 +91,12 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
         live=live,
         trail=[("Runs", "./")] if live else trail,
     )
+
+
+def _exports(entry: RunEntry) -> str:
+    """Links to the run as other files, which the server makes."""
+    links = (f'<a href="./{quote(entry.id, safe="")}/export/{kind}" download>{kind}</a>' for kind in SUFFIXES.values())
+    return f"<p>Save as {', '.join(links)}</p>"
 
 
 def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:

@@ -10,12 +10,13 @@ from contextlib import closing, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError, JournalError
-from coderoom.runs.journal import Journal
+from coderoom.runs.export.run import SUFFIXES, ExportKind, export_run
+from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.pages.compare import compare_page
 from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
@@ -110,6 +111,10 @@ class _Handler(BaseHTTPRequestHandler):
             if place == "compare/":
                 self._send(200, compare_page(journal, parse_qs(query).get("run", [])), "text/html")
                 return
+            run, _, kind = place.partition("/export/")
+            if kind:
+                self._send_export(journal, journal.find(unquote(run)), kind)
+                return
             run, _, request = place.partition("/request/")
             entry = journal.find(unquote(run)) if run else None
             if entry is not None and request:
@@ -132,6 +137,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, page_of("Nothing", body, trail=[("Runs", f"/{self.server.token}/")]), "text/html")
         finally:
             journal.close()
+
+    def _send_export(self, journal: Journal, entry: RunEntry, kind: str) -> None:
+        text = export_run(journal, entry, cast(ExportKind, kind))  # It refuses another kind.
+        name = quote(entry.id + next(suffix for suffix, each in SUFFIXES.items() if each == kind), safe="")
+        self._send(200, text, "text/plain", {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"})
 
     def _send(
         self, status: int, text: str, media_type: str = "text/plain", more: Mapping[str, str] | None = None

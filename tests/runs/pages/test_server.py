@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from coderoom.runs import Journal
+from coderoom.runs import Journal, Step
 
 from .browsing import serving
 from .test_runs_list import HOSTILE, add_run
@@ -62,4 +62,27 @@ def test_runs_of_any_name_are_shown_and_compared(tmp_path: Path) -> None:
             assert status == 404
             assert words in text
             assert f'href="{url.removeprefix("http://127.0.0.1:").lstrip("0123456789")}"' in text
+    journal.close()
+
+
+def test_the_page_of_a_run_has_links_to_it_as_other_files(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = journal.begin("run", "team", "A task", None, {}, "a/b ü")
+    journal.add(run, Step(1, "message", "coder", "", 0.0, 0.0, None, {"type": "TextMessage", "content": "Words."}))
+    journal.end(run, "ok", {})
+    with serving(journal) as url:
+        page = get(f"{url}a%2Fb%20%C3%BC")[1]
+        for kind, suffix in (("notebook", "ipynb"), ("markdown", "md")):
+            link = f"a%2Fb%20%C3%BC/export/{kind}"
+            assert f'href="./{link}"' in page
+            with urllib.request.urlopen(f"{url}{link}", timeout=10) as answer:
+                assert "Words." in answer.read().decode()
+                named = f"attachment; filename*=UTF-8''a%2Fb%20%C3%BC.{suffix}"
+                assert (answer.headers["Content-Disposition"], answer.headers.get_content_type()) == (
+                    named,
+                    "text/plain",
+                )
+        status, text, _ = get(f"{url}a%2Fb%20%C3%BC/export/script")
+        assert (status, "has run no code" in text) == (404, True)
+        assert get(f"{url}a%2Fb%20%C3%BC/export/pdf")[0] == 404
     journal.close()
