@@ -31,20 +31,18 @@ _MOST_WORDS: Final = 200_000
 """Characters of a run that are searched."""
 _PATIENCE_SECONDS: Final = 0.05
 """A search waits for so long for the index."""
-_INDEXED_AT_ONCE: Final = 25
-"""Others that write wait for so many runs."""
-_BEHIND: Final = "(?<=[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
-"""Where a character of a script without spaces between words ends."""
+_MOST_AT_ONCE: Final = 25
+"""Runs that are indexed in one transaction, for which others that write wait, unless it has taken that time."""
+_ALONE: Final = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+"""The characters of scripts without spaces between words."""
 _TERM: Final = re.compile(r'"([^"]*)"|([^\s"]+)')
 """A phrase, or a word."""
 _SHORTEST_BEGINNING: Final = 3
 _AROUND: Final = 60
+MATCHING: Final = "SELECT rowid FROM searched WHERE searched MATCH"
 _STATE: Final = (
     "IFNULL(outcome, iif(run IN (SELECT value FROM json_each(:running)), 'running', 'killed')) AS state, listing.*"
 )
-
-
-MATCHING: Final = "SELECT rowid FROM searched WHERE searched MATCH"
 
 
 @dataclass(frozen=True)
@@ -168,10 +166,13 @@ class Listing(Database):
                 if database.execute(f"{pending} LIMIT 1").fetchone() is None:
                     return 0
             with self._using(writes=True, synced=False) as database:
-                for number, run in database.execute(f"{pending} LIMIT {_INDEXED_AT_ONCE}").fetchall():
+                begun = time.monotonic()
+                for number, run in database.execute(f"{pending} LIMIT {_MOST_AT_ONCE}").fetchall():
                     text = encodable("\n".join(filter(None, _words_of(database, run))))[:_MOST_WORDS]
                     database.execute("REPLACE INTO searched (rowid, text) VALUES (?, ?)", (number, _apart(text)))
                     database.execute("UPDATE listing SET is_searched = 1 WHERE number = ?", (number,))
+                    if time.monotonic() - begun > _PATIENCE_SECONDS:
+                        break
         with self._using() as database:
             (left,) = database.execute("SELECT COUNT(*) FROM listing WHERE NOT is_searched").fetchone()
         return int(left)
@@ -179,23 +180,26 @@ class Listing(Database):
     def _list(self, wanted: RunQuery, is_alive: Callable[[str], bool]) -> RunList:
         """The runs that are asked for; a run without an outcome may be alive."""
         unsearched = self.catch_up(_PATIENCE_SECONDS) if wanted.text.strip() else 0
+        match = match_of(wanted.text)
         with self._using() as database:
-            ids = database.execute("SELECT run FROM listing WHERE outcome IS NULL").fetchall()
-            values = {**vars(wanted), "running": json.dumps([run for (run,) in ids if is_alive(run)])}
-            where = _conditions(wanted)
-            if match := match_of(wanted.text):  # The index is asked once, and not for rows and totals.
-                database.execute("PRAGMA temp_store = MEMORY")
-                database.execute("DROP TABLE IF EXISTS temp.hits")
-                database.execute("CREATE TEMP TABLE hits (number INTEGER PRIMARY KEY)")
-                database.execute(f"INSERT INTO hits {MATCHING} ?", (match,))
-            found = f"FROM (SELECT {_STATE} FROM listing) WHERE {where}"
-            way = "DESC" if wanted.descending else "ASC"
-            order = f"{COLUMNS[wanted.sort]} {way} NULLS LAST, number {way}"  # As in an index.
-            numbers = f"SELECT number {found} ORDER BY {order} LIMIT :most OFFSET :skip"
-            chosen = [number for (number,) in database.execute(numbers, values)]
-            rows = [_row(database, number, values) for number in chosen]
-            totals = "COUNT(*), SUM(attempts), SUM(tokens), SUM(cost), SUM(seconds)"
-            sums = database.execute(f"SELECT {totals} {found}", values).fetchone()
+            database.execute("PRAGMA temp_store = MEMORY")
+            database.execute("BEGIN")  # All is read in one state.
+            try:
+                ids = database.execute("SELECT run FROM listing WHERE outcome IS NULL").fetchall()
+                values = {**vars(wanted), "running": json.dumps([run for (run,) in ids if is_alive(run)])}
+                if match:  # The index is asked once, and not for rows and totals.
+                    database.execute("CREATE TEMP TABLE hits (number INTEGER PRIMARY KEY)")
+                    database.execute(f"INSERT INTO hits {MATCHING} ?", (match,))
+                found = f"FROM (SELECT {_STATE} FROM listing) WHERE {_conditions(wanted)}"
+                way = "DESC" if wanted.descending else "ASC"
+                order = f"{COLUMNS[wanted.sort]} {way} NULLS LAST, number {way}"  # As in an index.
+                numbers = f"SELECT number {found} ORDER BY {order} LIMIT :most OFFSET :skip"
+                rows = [_row(database, number, values) for (number,) in database.execute(numbers, values).fetchall()]
+                totals = "COUNT(*), SUM(attempts), SUM(tokens), SUM(cost), SUM(seconds)"
+                sums = database.execute(f"SELECT {totals} {found}", values).fetchone()
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
         count, attempts, tokens, cost, seconds = (each or 0 for each in sums)
         return RunList(rows, count, attempts, tokens, cost, seconds, unsearched)
 
@@ -223,19 +227,19 @@ def _row(database: sqlite3.Connection, number: int, values: dict[str, Any]) -> R
     row = RunRow(*database.execute(query, {**values, "number": number}).fetchone())
     if row.state in ("running", "killed"):  # What it has used is only in its steps.
         used = "json_extract(result, '$.usage.prompt_tokens') + json_extract(result, '$.usage.completion_tokens')"
-        sums = f"SUM(kind = 'code'), SUM(iif(kind = 'model', {used}, 0)), MAX(at)"
+        sums = f"SUM(kind = 'code'), SUM(iif(kind = 'model' AND json_valid(result), {used}, 0)), MAX(at)"
         attempts, tokens, last = database.execute(f"SELECT {sums} FROM steps WHERE run = ?", (row.run,)).fetchone()
         end = time.time() if row.state == "running" else last or row.started
         row = replace(row, attempts=attempts, tokens=tokens, seconds=end - row.started)
     if values["text"].strip():
         (text,) = database.execute("SELECT text FROM searched WHERE rowid = ?", (number,)).fetchone()
-        row = replace(row, found=_place(re.sub(f"{_BEHIND} ", "", text), values["text"]))
+        row = replace(row, found=_place(_together(text), values["text"]))
     return row
 
 
 def _place(text: str, search: str) -> tuple[str, ...]:
     """The place in a text at which something stands that was searched: before it, itself, and behind it."""
-    words = [re.escape(phrase or word) for phrase, word in _TERM.findall(search)]
+    words = [re.escape(phrase or word) for phrase, word in _TERM.findall(search) if phrase or word]
     found = re.search("|".join(words), text, re.IGNORECASE)
     if found is None:  # It is written differently there.
         return ()
@@ -272,7 +276,12 @@ def _words_of(database: sqlite3.Connection, run: str) -> Iterator[str]:
 
 def _apart(text: str) -> str:
     """A text in which each character of a script without spaces between words is a word."""
-    return re.sub(_BEHIND, " ", text)
+    return re.sub(f"(?={_ALONE})|(?<={_ALONE})", " ", text)
+
+
+def _together(text: str) -> str:
+    """What `_apart` has made of a text, as it is read."""
+    return re.sub(f" (?={_ALONE})|(?<={_ALONE}) ", "", text)
 
 
 def match_of(text: str) -> str:

@@ -45,7 +45,9 @@ def test_runs_are_filtered_sorted_counted_and_searched(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     assert journal.listed(RunQuery()).rows == []
     runs = [add_run(journal, number) for number in range(1, 7)]
-    special = add_run(journal, 7, task="Zähle die Wörter von 数据分析报告", code="frame.to_csv('x')", outcome="error")
+    special = add_run(
+        journal, 7, task="Zähle die Wörter von CSV数据分析报告", code="frame.to_csv('x')", outcome="error"
+    )
     going = journal.begin("run", "team-9", "It goes on", "model-c", {}, "run-008")
     assert found(journal) == [going, special, *reversed(runs)]
     assert found(journal, sort="tokens", most=2, skip=1) == [runs[5], runs[4]]
