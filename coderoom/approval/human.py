@@ -284,18 +284,22 @@ async def _edit(descriptor: int, code: str) -> str | None:
         ValueError: The editor failed.
     """
     blocks = extract_code_blocks(code)
+    only = blocks[0] if len(blocks) == 1 else None
     name, text = "code.md", code
-    if len(blocks) == 1:
-        suffix = next((each for each, language in SUFFIXES.items() if language == blocks[0].language), ".txt")
-        name, text = f"code{suffix}", blocks[0].code
+    if only is not None:
+        suffix = next((each for each, language in SUFFIXES.items() if language == only.language), ".txt")
+        name, text = f"code{suffix}", only.code
     if (editor := editing.editor()) and os.isatty(descriptor):
         changed = await editing.edit(editor, name, text, descriptor)
-        return None if changed == text else changed
-    say("Write the code, and after it a line with a single dot; the dot alone leaves the code as it is.\n")
-    lines: list[str] = []
-    while (line := await _read_answer(descriptor)) not in (None, "."):
-        lines.append(line or "")
-    return "\n".join(lines) if lines and line else None
+    else:
+        say("Write the code, and after it a line with a single dot; the dot alone leaves the code as it is.\n")
+        lines: list[str] = []
+        while (line := await _read_answer(descriptor)) not in (None, "."):
+            lines.append(line or "")
+        changed = "\n".join(lines) if lines and line else text
+    if changed == text:
+        return None
+    return changed if only is None else fence(changed, only.tag)
 
 
 @contextlib.asynccontextmanager

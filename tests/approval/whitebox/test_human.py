@@ -22,6 +22,7 @@ import pytest
 from coderoom._util.text import visible
 from coderoom.approval import ApprovalRequest, ApprovalResponse, Edited, FinalNo, HumanApproval, ask_approval
 from coderoom.approval import human as terminal_module
+from coderoom.blocks import extract_code_blocks, fence
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
 REQUEST = ApprovalRequest(code=CODE, context=[])
@@ -217,10 +218,20 @@ async def test_several_blocks_are_edited_with_their_fences(
     assert answer == Edited(code=BOTH.replace("id", "pwd"))
 
 
+async def test_fences_in_code_are_a_part_of_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_editor(monkeypatch, tmp_path, 'sed -i s/one/two/ "$1"')
+    code = "text = '''\n```python\none\n```\n'''"
+    answer = await ask(terminal, "e\n", "y\n", code=fence(code, "python"))
+    assert isinstance(answer, Edited)
+    assert [block.code for block in extract_code_blocks(answer.code)] == [code.replace("one", "two")]
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("true", ""),
+        ("true", "The code is as it was."),
         ("exit 3", "ended with exit code 3"),
         ("kill $$", "ended with exit code -15"),
         ('printf "" > "$1"', "There is no code in it"),
