@@ -31,40 +31,40 @@ def batch_diff_page(
         settings: What they are, as in `batch.json`.
         page: The file that the page is for.
     """
-    # A link to a folder that is elsewhere.
-    links = [quote(os.path.relpath(folder.resolve(), page.resolve().parent)) for folder in folders]
+    places = [(folder, quote(os.path.relpath(folder.resolve(), page.resolve().parent))) for folder in folders]
     facts = {}
-    for name, folder, link, batch in zip(("first", "second"), folders, links, settings, strict=True):
+    for name, (folder, link), batch in zip(("first", "second"), places, settings, strict=True):
         about = f"{text_html(batch['team_name'])}, {text_html(models_of(batch))}"
         facts[name] = f'<a href="{escape(link)}/index.html">{text_html(folder)}</a><br>{about}'
     better, worse = set(compared.better), set(compared.worse)
     parts = [
         f"<h1>Two batches</h1>{facts_html(facts)}",
         "".join(f"<p>{text_html(line[:1].upper() + line[1:])}.</p>" for line in comparison_lines(compared)),
-        _pairs("Worse in the second", [pair for pair in compared.changed if pair.id in worse], links),
-        _pairs("Better in the second", [pair for pair in compared.changed if pair.id in better], links),
-        _pairs("Other changes", [pair for pair in compared.changed if pair.id not in better | worse], links),
+        _pairs("Worse in the second", [pair for pair in compared.changed if pair.id in worse], places),
+        _pairs("Better in the second", [pair for pair in compared.changed if pair.id in better], places),
+        _pairs("Other changes", [pair for pair in compared.changed if pair.id not in better | worse], places),
     ]
     if not compared.changed:
         parts.append('<p class="empty">The batches have the same results.</p>')
     return page_of("Two batches", "".join(parts), styles=["batch.css"])
 
 
-def _pairs(title: str, pairs: Sequence[Pair], links: Sequence[str]) -> str:
+def _pairs(title: str, pairs: Sequence[Pair], places: Sequence[tuple[Path, str]]) -> str:
     if not pairs:
         return ""
     rows = []
     for pair in pairs[:_MOST_ROWS]:
-        cells = [_cell(result, link) for result, link in zip((pair.first, pair.second), links, strict=True)]
+        cells = [_cell(result, *place) for result, place in zip((pair.first, pair.second), places, strict=True)]
         rows.append((f'<span dir="auto">{text_html(pair.name)}</span>', *cells))
     more = f"<p>and {len(pairs) - _MOST_ROWS:,} more</p>" if len(pairs) > _MOST_ROWS else ""
     columns = {"item": "item", "first": "why", "second": "why"}
     return f"<h2>{title} ({len(pairs):,})</h2>{table_html(title, columns, rows)}{more}"
 
 
-def _cell(result: Result | None, link: str) -> str:
+def _cell(result: Result | None, folder: Path, link: str) -> str:
     if result is None:
         return badge("missing", "dim")
     shown = badge(result.status, STYLES[result.status])
     why = f'<div dir="auto">{escape(visible(result.why[:_LONGEST]))}</div>' if result.why else ""
-    return f'<a href="{escape(link)}/pages/{escape(result.run)}.html">{shown}</a>{why}'
+    page = f"pages/{result.run}.html"
+    return f'<a href="{escape(link)}/{escape(page)}">{shown}</a>{why}' if (folder / page).exists() else f"{shown}{why}"
