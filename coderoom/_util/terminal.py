@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-import termios
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,27 +34,6 @@ async def asking() -> AsyncIterator[None]:
         for pause in _pauses:
             await stack.enter_async_context(pause())
         yield
-
-
-_modes: dict[int, list[Any]] = {}
-
-
-@contextmanager
-def keeping_terminal(stream: TextIO) -> Iterator[None]:
-    """While this lasts, `restore_terminals` sets a terminal to what it is now."""
-    descriptor = stream.fileno()
-    _modes[descriptor] = termios.tcgetattr(descriptor)
-    try:
-        yield
-    finally:
-        del _modes[descriptor]
-
-
-def restore_terminals() -> None:
-    """Set terminals to what they were, before this process ends without cleaning up."""
-    for descriptor, mode in _modes.items():
-        with suppress(termios.error):
-            termios.tcsetattr(descriptor, termios.TCSANOW, mode)
 
 
 class PlainConsole:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from coderoom._util.terminal import restore_terminals
-
 if TYPE_CHECKING:
     from autogen_core import CancellationToken
 
@@ -99,7 +97,6 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
 
     def end_all() -> None:
         end_descendants()
-        restore_terminals()
         os._exit(EXIT_INTERRUPTED)
 
     # Threads, because what does not end may block the event loop.

@@ -12,6 +12,7 @@ import io
 import os
 import signal
 import sys
+import termios
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -33,7 +34,6 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from coderoom._util.terminal import keeping_terminal
 from coderoom._util.text import counted, visible
 from coderoom.approval.human import discard_typed_ahead
 from coderoom.runs.prompt.command import Command
@@ -43,6 +43,7 @@ from coderoom.runs.view import Region
 
 MARK: Final = "> "
 _HOW_TO_LEAVE: Final = "Ctrl-C again, Ctrl-D or exit ends the chat."
+_HOW_TO_FORCE: Final = "The task has not ended yet. Ctrl-\\ ends the chat at once."
 _STILL_WORKS: Final = "The team works. Ctrl-C ends the task."
 _QUESTION_WAITS: Final = "A question waits until you stop typing."
 _QUIET_SECONDS: Final = 1.0
@@ -93,7 +94,7 @@ class Prompt:
     def start(self) -> None:
         """Show the prompt."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self._open.enter_context(keeping_terminal(sys.stdin))
+        self._mode = termios.tcgetattr(sys.stdin.fileno())
         self._catch_ends()
         self._session.output.write_raw("\r")  # What was typed before may stand there; it is in the line soon.
         self._session.output.erase_end_of_line()
@@ -115,7 +116,7 @@ class Prompt:
     async def read(self) -> str | None:
         """Wait for a task; `None`: the person has ended the chat, or the terminal is gone."""
         self._catch_ends()
-        self._is_reading, self._is_starting = True, False
+        self._is_reading, self._is_starting, self._is_leaving = True, False, False
         try:
             while not self._queue and not self._has_ended:
                 self._changed.clear()
@@ -329,12 +330,24 @@ class Prompt:
             if event.current_buffer.text and (self._is_reading or self._is_starting):
                 event.current_buffer.reset()
             elif not self._is_reading:
+                if self._is_leaving:
+                    self._console.print(_HOW_TO_FORCE, style="dim")
+                self._is_leaving = True
                 os.kill(os.getpid(), signal.SIGINT)
             elif self._is_leaving:
                 self._end()
             else:
                 self._is_leaving = True
                 self._console.print(_HOW_TO_LEAVE, style="dim")
+
+        @keys.add("c-\\")
+        def _(event: KeyPressEvent) -> None:
+            event.app.renderer.erase()
+            event.app.output.disable_bracketed_paste()
+            event.app.output.show_cursor()
+            event.app.output.flush()
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._mode)
+            os.kill(os.getpid(), signal.SIGQUIT)
 
         @keys.add("c-d", filter=in_line & Condition(lambda: not self._session.default_buffer.text))
         def _(event: KeyPressEvent) -> None:

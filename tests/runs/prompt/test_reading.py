@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,37 +27,16 @@ DONE = "That is done."
 class Screen:
     """A chat in a terminal of its own."""
 
-    def __init__(
-        self, folder: Path, replies: Sequence[str], team: str = "code-act", term: str = "tmux-256color"
-    ) -> None:
-        self.folder, self._socket = folder, tempfile.mktemp(dir=folder)
+    def __init__(self, folder: Path, team: Sequence[str], term: str = "tmux-256color") -> None:
+        self.folder, self._socket = folder, str(folder / f"tmux-{len(list(folder.glob('tmux-*')))}")
         self.history = folder / "state" / "coderoom" / "tasks.jsonl"
-        model = recording(folder / "replies.json", replies)
         state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
-        kept = {**environment(state), "TERM": "xterm"}
+        kept = {**environment(state), "TERM": "xterm", "PYTHONPATH": str(folder / "own")}
         del kept["COLUMNS"]
-        command = [sys.executable, "-m", "coderoom", "chat", team, "--model", model, "--workspace", "w"]
-        (folder / "w").mkdir(exist_ok=True)
-        line = f"TERM={term} {shlex.join(command)}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
-        self.tmux(
-            "-f",
-            os.devnull,
-            "set-option",
-            "-g",
-            "history-limit",
-            "20000",
-            ";",
-            "new-session",
-            "-d",
-            "-x",
-            "100",
-            "-y",
-            "40",
-            "-c",
-            str(folder),
-            line,
-            env=kept,
-        )
+        chat = shlex.join([sys.executable, "-m", "coderoom", "chat", *team])
+        line = f"TERM={term} {chat}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
+        settings = ["-f", os.devnull, "set-option", "-g", "history-limit", "20000", ";"]
+        self.tmux(*settings, "new-session", "-d", "-x", "100", "-y", "40", "-c", str(folder), line, env=kept)
         self.until("\n>")
 
     def tmux(self, *arguments: str, env: dict[str, str] | None = None, given: str = "") -> str:
@@ -75,7 +53,7 @@ class Screen:
     def type(self, *keys: str) -> None:
         """Press keys by their names in tmux, or type texts."""
         for key in keys:
-            named = re.fullmatch(r"(?:[CM]-)?(?:\w|Enter|Tab|Up|Down|Left|Home|BSpace)", key)
+            named = re.fullmatch(r"(?:[CM]-)?(?:[\w\\]|Enter|Tab|Up|Down|Left|Home|BSpace)", key)
             self.tmux("send-keys", *([] if named else ["-l"]), "--", key)
 
     def paste(self, text: str) -> None:
@@ -95,7 +73,7 @@ class Screen:
 
     def until(self, wanted: str | Callable[[], bool]) -> None:
         """Wait for a text, or until something is so."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 40
         while not (wanted in self.text if isinstance(wanted, str) else wanted()):
             assert time.monotonic() < deadline, f"{wanted!r} did not come:\n{self.text}"
             time.sleep(0.1)
@@ -116,10 +94,13 @@ class Screen:
 def open_chat(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
     opened: list[Screen] = []
 
-    def open_one(replies: Sequence[str] = (DONE,) * 5, **options: object) -> Screen:
+    def open_one(replies: Sequence[str] = (DONE,) * 5, team: str = "code-act", **options: str) -> Screen:
         for screen in opened:
             screen.end()
-        opened[:] = [Screen(tmp_path, replies, **options)]  # type: ignore[arg-type]
+        (tmp_path / "w").mkdir(exist_ok=True)
+        model = recording(tmp_path / "replies.json", replies)
+        given = ["team.yaml", "--trust", "own"] if team == "own" else [team, "--model", model, "--workspace", "w"]
+        opened[:] = [Screen(tmp_path, given, **options)]
         return opened[0]
 
     yield open_one
@@ -284,7 +265,7 @@ def test_nothing_stays_when_the_terminal_goes_away(open_chat: Open, busy: bool) 
     (pid,) = chat.tmux("list-panes", "-F", "#{pane_pid}").split()
     children = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     chat.tmux("kill-pane")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 40
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -319,3 +300,44 @@ def test_what_models_and_code_say_cannot_control_the_terminal(open_chat: Open) -
     assert chat.tmux("display-message", "-p", "#{pane_title}").strip() != "taken"
     (chat.folder / "w" / "go").touch()
     chat.until("outcome  ok")
+
+
+STUBBORN = """\
+import asyncio
+from coderoom.configs import ReplayModel
+
+class Model(ReplayModel):
+    async def create(self, *arguments, **named):
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+"""
+TEAM = """\
+provider: autogen_agentchat.teams.RoundRobinGroupChat
+component_type: team
+config:
+  participants:
+    - provider: autogen_agentchat.agents.AssistantAgent
+      component_type: agent
+      config:
+        name: coder
+        description: Goes on.
+        model_client: {provider: own.Model, component_type: model, config: {replies: []}}
+        reflect_on_tool_use: false
+        tool_call_summary_format: "{result}"
+"""
+
+
+def test_a_team_that_does_not_end_leaves_the_terminal_as_it_was(open_chat: Open, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "own.py").write_text(STUBBORN)
+    (tmp_path / "team.yaml").write_text(TEAM)
+    chat = open_chat(team="own")
+    chat.type("Begin.", "Enter")
+    chat.until("waits for the model")
+    chat.type("C-c", "C-c")
+    chat.until("The task has not ended yet.")
+    chat.type("C-\\")
+    chat.until("ended with 131\n icanon")
