@@ -73,7 +73,8 @@ def main(*, owns_process: bool = True) -> NoReturn:
         warnings.filterwarnings("ignore", message="Resolved model mismatch")
     try:
         app.add_fields()
-        code = _run(owns_process)
+        with app.completion.with_whole_words():
+            code = _run(owns_process)
     except app.UsageProblem as error:
         if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):
             error.message += ". Quote a task of several words."

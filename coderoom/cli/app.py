@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_
 from coderoom import __version__
 from coderoom._util.tasks import resolve
 from coderoom._util.text import visible
+from coderoom.cli import completion as completion
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.models.services import MODEL_FORMS
 from coderoom.sandbox.registry import WALLS
@@ -149,7 +150,9 @@ def hasten_autogen() -> None:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 WALL_HELP = f"The wall (isolation backend): auto, {', '.join(WALLS.own)}, or that of another package."
-WallOption = Annotated[str, option("NAME", WALL_HELP, "--wall", envvar="CODEROOM_WALL")]
+WallOption = Annotated[
+    str, option("NAME", WALL_HELP, "--wall", envvar="CODEROOM_WALL", autocompletion=completion.walls)
+]
 PackageOption = Annotated[
     list[str] | None,
     option(
@@ -266,7 +269,18 @@ def version() -> None:
     typer.echo(f"coderoom {__version__}")
 
 
-ModelOption = Annotated[str | None, option("MODEL", f"Replace the team's models: {MODEL_FORMS}.", "--model", "-m")]
+ModelOption = Annotated[
+    str | None,
+    option("MODEL", f"Replace the team's models: {MODEL_FORMS}.", "--model", "-m", autocompletion=completion.models),
+]
+RunArgument = Annotated[
+    str,
+    typer.Argument(help="The id of the run, or its beginning, or 'last'.", autocompletion=completion.runs),
+]
+TeamArgument = Annotated[
+    str,
+    typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.", autocompletion=completion.teams),
+]
 CopiedFilesOption = Annotated[
     list[Path] | None, option("FILE", "Copy this file into the workspace. May be repeated.", "--file", "-f")
 ]

@@ -19,7 +19,10 @@ from coderoom.cli.runs import MaxSecondsOption, budgets_of, last_run
 def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(help="The question; without one, what is piped in.")] = "",
-    model: Annotated[str | None, app.option("MODEL", f"The model: {app.MODEL_FORMS}.", "--model", "-m")] = None,
+    model: Annotated[
+        str | None,
+        app.option("MODEL", f"The model: {app.MODEL_FORMS}.", "--model", "-m", autocompletion=app.completion.models),
+    ] = None,
     files: Annotated[
         list[Path] | None,
         app.option(

@@ -33,7 +33,12 @@ class Engine(StrEnum):
 
 @app.command()
 def batch(
-    team: Annotated[str, typer.Argument(help="A team file, or the name of a shipped team; or 'diff'.")],
+    team: Annotated[
+        str,
+        typer.Argument(
+            help="A team file, or the name of a shipped team; or 'diff'.", autocompletion=app.completion.teams
+        ),
+    ],
     items: Annotated[str, typer.Argument(help="The tasks: .jsonl, .json, .csv, .parquet, or a dataset's folder.")],
     other: Annotated[str | None, typer.Argument(help="With 'diff': the folder of the other batch.")] = None,
     out: Annotated[

@@ -50,7 +50,10 @@ def mcp(
     timeout: app.CodeTimeoutOption = None,
     preload: app.PreloadOption = None,
     team: Annotated[
-        list[str] | None, app.option("TEAM", "Offer this team as a tool. May be repeated.", "--team")
+        list[str] | None,
+        app.option(
+            "TEAM", "Offer this team as a tool. May be repeated.", "--team", autocompletion=app.completion.teams
+        ),
     ] = None,
     model: app.ModelOption = None,
     processes: Annotated[
@@ -115,7 +118,7 @@ def mcp(
 
 @app.command()
 def serve(
-    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    team: app.TeamArgument,
     port: Annotated[int, app.option("PORT", "The port; 0: one that is free.", "--port", min=0, max=65535)] = 8000,
     host: HostOption = "127.0.0.1",
     model: app.ModelOption = None,

@@ -33,7 +33,7 @@ def fix(
         str, app.option("TEAM", "Another team, whose executor has 'work_dir: ${CODEROOM_WORKSPACE}'.")
     ] = "maintainer",
     model: app.ModelOption = None,
-    wall: Annotated[str, app.option("NAME", app.WALL_HELP, "--wall")] = "auto",
+    wall: Annotated[str, app.option("NAME", app.WALL_HELP, "--wall", autocompletion=app.completion.walls)] = "auto",
     timeout: Annotated[float | None, app.option("SEC", "The timeout of the test command.", min=0.1, max=86_400)] = None,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,

@@ -25,7 +25,6 @@ runs_app = typer.Typer(
 )
 app.app.add_typer(runs_app, name="runs")
 
-RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
 _LONGEST_TASK = 60
 _PATIENCE_SECONDS = 2.0
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -101,7 +100,7 @@ def _index(journal: Journal) -> None:
 
 @runs_app.command("show", cls=app.Command)
 def show_run(
-    run: RunArgument = "last",
+    run: app.RunArgument = "last",
     html: Annotated[
         Path | None, app.option("FILE", "Write one page that works offline; '-': to the output.", "--html")
     ] = None,
@@ -175,7 +174,7 @@ def show_run(
 
 @runs_app.command("export", cls=app.Command)
 def export_run(
-    run: RunArgument = "last",
+    run: app.RunArgument = "last",
     kind: Annotated[
         str | None, app.option("KIND", "notebook, markdown or script; by default what FILE's suffix says.", "--as")
     ] = None,
@@ -224,8 +223,8 @@ def serve_runs(
 
 @runs_app.command("diff", cls=app.Command)
 def compare_runs(
-    first: RunArgument,
-    second: RunArgument,
+    first: app.RunArgument,
+    second: app.RunArgument,
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
@@ -247,7 +246,7 @@ def compare_runs(
 
 @runs_app.command("policy", cls=app.Command)
 def show_policy(
-    run: RunArgument = "last",
+    run: app.RunArgument = "last",
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
@@ -268,7 +267,7 @@ def show_policy(
 
 @runs_app.command("lock", cls=app.Command)
 def show_lock(
-    run: RunArgument = "last",
+    run: app.RunArgument = "last",
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
@@ -283,7 +282,9 @@ def show_lock(
 
 @runs_app.command("rm", cls=app.Command)
 def remove_runs(
-    runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],
+    runs: Annotated[
+        list[str], typer.Argument(help="The ids of the runs, or their beginnings.", autocompletion=app.completion.runs)
+    ],
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,

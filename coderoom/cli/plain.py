@@ -92,6 +92,7 @@ class Parameter:
     show_default: bool = True
     callback: Callable[[Any], Any] = lambda value: value
     is_eager: bool = False
+    autocompletion: Callable[[str], Any] | None = None
 
 
 def Option(*names: str, **more: Any) -> Parameter:  # noqa: N802

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
-TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall")]
+TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall", autocompletion=app.completion.walls)]
 WorkspaceModeOption = Annotated[
     Literal["direct", "overlay"] | None,
     app.option("MODE", "'overlay' keeps what code changes apart from the workspace, as a diff.", "--workspace-mode"),
@@ -117,7 +117,7 @@ def _request(
 @app.with_options_of(_request)
 def run(
     context: typer.Context,
-    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    team: app.TeamArgument,
     task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
@@ -226,7 +226,7 @@ def _check_alone(option: str, options: Mapping[str, Any]) -> None:
 @app.command()
 def resume(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")] = "last",
+    run: app.RunArgument = "last",
     max_turns: MaxTurnsOption = None,
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
@@ -326,7 +326,8 @@ def chat(
         str,
         typer.Argument(
             help="A team file (YAML or JSON), or the name of a shipped team; with --continue and --resume only its "
-            "chats, which may be left out, or with --resume the id of a chat."
+            "chats, which may be left out, or with --resume the id of a chat.",
+            autocompletion=app.completion.teams,
         ),
     ] = "",
     task: Annotated[str, typer.Argument(help="The first task.")] = "",

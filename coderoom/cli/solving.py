@@ -48,7 +48,10 @@ def solve(
     ] = None,
     name: Annotated[str | None, app.option("NAME", "The name of the module in DIR.")] = None,
     model: Annotated[
-        str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
+        str | None,
+        app.option(
+            "MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m", autocompletion=app.completion.models
+        ),
     ] = None,
     branch_models: Annotated[
         list[str] | None,

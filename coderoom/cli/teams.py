@@ -34,7 +34,7 @@ def teams(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> No
 
 @app.command()
 def show(
-    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    team: app.TeamArgument,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> None:
@@ -60,7 +60,12 @@ _STARTER = "team.yaml"
 @app.command()
 def init(
     file: Annotated[str | None, typer.Argument(help=f"The file to write; {_STARTER} by default.")] = None,
-    team: Annotated[str | None, app.option("NAME", "Copy this shipped team, instead of the starter.", "--team")] = None,
+    team: Annotated[
+        str | None,
+        app.option(
+            "NAME", "Copy this shipped team, instead of the starter.", "--team", autocompletion=app.completion.teams
+        ),
+    ] = None,
     model: Annotated[str | None, app.option("NAME", "The default model in the file.", "--model", "-m")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     force: app.ForceOption = False,
@@ -79,7 +84,12 @@ def init(
 
 @app.command()
 def validate(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Team files, or names of shipped teams.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE", help="Team files, or names of shipped teams.", autocompletion=app.completion.teams
+        ),
+    ],
     trust: app.TrustOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
