@@ -172,11 +172,13 @@ class Run:
         journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
         known = list(journal.steps(entry.id, with_values=True))
-        past = said_in(known) or [Said("task", entry.task)]
+        past = said_in(known)
+        if not any(step.kind == TASK for step in known):
+            past.append(Said("task", entry.task))
         if task is None:  # The last one is finished. What was said after it belongs to no task.
-            while past[-1].kind != "task":
+            while past and past[-1].kind != "task":
                 past.pop()
-            task = past.pop().text
+            task = past.pop().text if past else entry.task
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):

@@ -124,7 +124,7 @@ class Chat:
         self.repeated: list[RunRecord] = []
         self.files = [] if run.task else [file.name for file in run.prepared.request.files]
         self.told: list[str] = []
-        self.begun = bool(run.past)
+        self.begun = run.log.last > 0
         self.files_before: Facts = {}
         self._console = console
         self._marks: list[Mark] = []
@@ -154,9 +154,9 @@ class Chat:
         executors = [each for each in self._executors() if isinstance(each, SandboxCodeExecutor)]
         return next((each for each in executors if each.workspace_mode == "overlay"), None)
 
-    def say(self, text: str, style: str = "") -> None:
-        """Show a text, which need not be ours."""
-        self._console.print(Text(visible(text), style=style))
+    def say(self, text: str, style: str = "", *, folds: bool = True) -> None:
+        """Show a text, which need not be ours; long lines are folded, unless they are code."""
+        self._console.print(Text(visible(text), style=style), soft_wrap=not folds)
 
     @property
     def console(self) -> Console:
@@ -218,7 +218,7 @@ class Chat:
         shown = "".join(streamed)
         rest = result.output.removeprefix(shown) if result.output.startswith(shown) else ""
         if rest.strip():
-            self.say(rest.rstrip("\n"))
+            self.say(rest.rstrip("\n"), folds=False)
         elif shown and not shown.endswith("\n"):
             self._console.print()
         if not result.output.strip():
@@ -302,7 +302,12 @@ class Chat:
         self.run.log.add_said(Said("undo", "/undo", first=mark.first))
         self._note_files()
         before = " ".join(mark.task.split())[:_LONGEST_TASK]
-        return [f"As before the task {before!r}: {' and '.join(dict.fromkeys(restored))}.", *lost, *_not_undone(undone)]
+        *most, last = dict.fromkeys(word for words in restored for word in words.split(" and "))
+        return [
+            f"As before the task {before!r}: {', '.join(most)}{' and ' if most else ''}{last}.",
+            *lost,
+            *_not_undone(undone),
+        ]
 
     async def diff(self, *, whole: bool) -> list[str]:
         """What has changed in the working folder since the last task began, or since the first one did.
@@ -320,6 +325,23 @@ class Chat:
         if files is None or self.folder is None:
             raise RequestError(" ".join(["There is no copy of the files before the task.", *mark.lost]))
         return await asyncio.to_thread(lambda folder: list(diff_of(files.folder, folder)), self.folder)
+
+    async def apply(self) -> list[str]:
+        """Write what code has changed into a working folder that stays as it is otherwise.
+
+        Returns:
+            What is written, and what is not.
+
+        Raises:
+            RequestError: The changes are in the folder already, or somebody else has changed the same files.
+        """
+        overlaid = self.overlaid()
+        if overlaid is None:
+            raise RequestError("Nothing is kept apart from the working folder: what code changes is there at once.")
+        changes = await overlaid.changes()
+        committed = await overlaid.commit(await overlaid.diff())
+        self._marks.clear()  # What is in the folder stays there.
+        return [*str(changes).splitlines(), f"Written into {self.folder}.", *map(str, committed.refused)]
 
     def _executors(self) -> list[Any]:
         return executors_of(self.run.prepared.team)

@@ -281,11 +281,17 @@ async def _diff(chat: Chat, argument: str) -> None:
         )
     lines = await chat.diff(whole=bool(argument))
     for line in lines[:_MOST_LINES]:
-        chat.say(line, _DIFF_STYLES.get(line[:1], "") if line[:3] not in ("+++", "---") else "bold")
+        style = "bold" if line[:3] in ("+++", "---") else _DIFF_STYLES.get(line[:1], "")
+        chat.say(line, style, folds=False)
     if not lines:
         chat.say("Nothing has changed.")
     elif len(lines) > _MOST_LINES:
         chat.say(f"… and {len(lines) - _MOST_LINES:,} more lines", "dim")
+
+
+async def _apply(chat: Chat, argument: str) -> None:
+    for line in await chat.apply():
+        chat.say(line)
 
 
 def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Sequence[str] = ()) -> None:
@@ -314,6 +320,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/diff": Command(
         "[chat]", "Shows what changed in the working folder since the last task, or the chat, began.", _diff
     ),
+    "/apply": Command("", "Writes changes that an overlay keeps apart into the working folder.", _apply),
     "/undo": Command("[force]", "Goes back to before the last task: conversation, variables and files.", _undo),
     "/model": Command("[NAME]", "Shows the models, or goes on with another one.", _model),
     "/team": Command("[NAME]", "Shows the team, or goes on with another one in the same folder.", _team, teams),

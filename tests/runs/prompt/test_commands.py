@@ -58,7 +58,7 @@ def chats(tmp_path: Path) -> Chats:
 
 def test_undo_brings_back_conversation_variables_and_files(chats: Chats) -> None:
     shown = chats.say("Set x.", "Add one.", "/undo", "/vars", "Show x.", replies=[*SETS, *ADDS, *SHOWS])
-    assert "As before the task 'Add one.': conversation and variables and files." in shown
+    assert "As before the task 'Add one.': conversation, variables and files." in shown
     assert "x is now 41" in shown
     assert (chats.work / "a.txt").read_text() == "one\n"
     assert not (chats.work / "b.txt").exists()
@@ -147,6 +147,20 @@ def test_changes_of_the_folder_since_the_task_and_the_chat_began(chats: Chats) -
     assert "+one" not in task
     assert re.search(r"a.txt +8 bytes +new", task)
     assert "+one" in rest
+
+
+def test_an_overlay_is_shown_undone_and_applied(chats: Chats) -> None:
+    chats.work.mkdir()
+    (chats.work / "a.txt").write_text("zero\n")
+    (chats.path / "notes.txt").touch()
+    lines = ["Set x.", "Add one.", "/undo", "/file notes.txt", "/files", "/diff", "!cat a.txt", "/apply", "/undo"]
+    shown = chats.say(*lines, replies=[*SETS, *ADDS], more=["--workspace-mode", "overlay"])
+    assert "modified a.txt\nadded notes.txt" in shown
+    assert "-zero\n+one\n" in shown
+    assert "+two" not in shown
+    assert (chats.work / "a.txt").read_text() == "one\n"
+    assert "There is no task to undo" in shown
+    assert "is there at once" in chats.say("/apply")
 
 
 def test_a_file_goes_with_the_next_task(chats: Chats) -> None:

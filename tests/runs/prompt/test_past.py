@@ -61,6 +61,14 @@ def test_a_chat_goes_on_after_what_was_said_run_and_undone(service: Service) -> 
     assert (entry.command, entry.outcome, len(Journal(service.path / "journal").runs())) == ("chat", "ok", 1)
 
 
+def test_a_chat_whose_tasks_were_all_undone_goes_on_without_them(service: Service) -> None:
+    service.chat(*service.first, lines="Set x.\n/undo\n")
+    assert "There are no variables." in service.chat("--continue", lines="/vars\n")
+    shown = service.chat("--continue", lines="/run x = 1\nAdd one.\n/vars\n")
+    assert "x  int  2" in shown
+    assert "Set x." not in shown + service.asked()
+
+
 def test_a_chat_that_was_killed_in_a_task_goes_on_without_paying_twice(tmp_path: Path) -> None:
     endless = "```python\nopen('ran', 'a').write('x')\nwhile True: pass\n```"
     with OpenAIServer([*SETS, endless, *SHOWS]) as server:
