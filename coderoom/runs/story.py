@@ -156,11 +156,12 @@ class Cell(Entry):
 
 @dataclass(frozen=True)
 class Progress(Entry):
-    """The generator has done something, with the code that it wrote and the tests that failed."""
+    """The generator has done something, an event of this `kind`, with the code it wrote and the tests that failed."""
 
     code: str
     language: str
     failed: Sequence[str]
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ def _tell_step(step: Step, story: Story, made: dict[str, dict[str, Any]], costs:
     elif step.kind == EVENT:
         code, language = data.get("code", ""), data.get("language", "text")
         failed, branch = data.get("failed", ()), data.get("branch", "")
-        yield Progress(source, data["text"], code, language, failed, branch=branch)
+        yield Progress(source, data["text"], code, language, failed, data.get("type", ""), branch=branch)
     elif step.kind == "verdict":
         yield Check(source, data["why"], data["passed"], data.get("can_be_fooled", False))
     elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.

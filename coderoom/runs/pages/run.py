@@ -128,11 +128,11 @@ def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
     cost = facts.get("cost_usd") if tokens == (facts.get("usage") or {}).get("total_tokens") else None
     models = sorted(set((facts.get("models") or {}).values()))
     hosts = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
-    attempts = facts.get("attempts")
+    attempts, began = facts.get("attempts"), datetime.fromtimestamp(entry.started).astimezone()
     grid = {
         "file" if entry.command == "exec" else "team": text_html(entry.name),
         "model": text_html(entry.model or ", ".join(models)),
-        "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
+        "began": f'<span class="nowrap">{began:%Y-%m-%d %H:%M:%S %Z}</span>',
         "time": f"{facts['seconds']:.1f} s{of_last}" if "seconds" in facts else "",
         "stopped": text_html(reason),
         "attempts": f"{attempts:,}" if attempts else "",

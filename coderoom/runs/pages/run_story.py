@@ -13,6 +13,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from coderoom._util.text import counted, in_dollars
+from coderoom.generation import TestsRun
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.pages.frame import badge, code_html, folded_html, prose_html, text_html
@@ -147,12 +148,8 @@ class StoryHtml:
                 self._mark(told, f"block {told.number}", style, outcome)
                 ended = self._ended(told.output, outcome, told.files, told.network)
                 return f"<h3>block {told.number} {badge(outcome, style)}</h3>{self._code(code, told.language)}{ended}"
-            case Progress(code=code, text=text):
-                bad = '<pre class="output bad" dir="auto">{}</pre>'.format(text_html("\n".join(told.failed)))
-                if told.failed or code:
-                    self._mark(told, text[:60], "bad" if told.failed else "", "failed" if told.failed else "")
-                shown = self._code(code, told.language) + self._difference(told.source, code) if code else ""
-                return f"<p dir=auto>{text_html(text)}</p>{shown}{bad if told.failed else ''}"
+            case Progress():
+                return self._progress(told)
             case Check(passed=passed):
                 style, word = ("good", "passed") if passed else ("bad", "not passed")
                 self._mark(told, "check", style, word)
@@ -166,7 +163,7 @@ class StoryHtml:
                 return f"<p>{badge(word, 'warn' if again else 'dim')}</p>{prose_html(reason)}"
             case Verdict(approved=approved):
                 style, word = ("good", "approved") if approved else ("bad", "not approved")
-                self._mark(told, word, style, word)
+                self._mark(told, word, style)
                 return f"<p>{badge(word, style)}</p>{prose_html(told.text)}"
             case Summary(new=new):
                 if new:
@@ -183,6 +180,17 @@ class StoryHtml:
             case Words(is_prose=False):
                 return folded_html(told.text)
         return prose_html(told.text)
+
+    def _progress(self, told: Progress) -> str:
+        who, parts = told.source + told.branch, [f'<p dir="auto">{text_html(told.text)}</p>']
+        if told.code:
+            self._attempts[who] = self._mark(told, told.text.partition(",")[0])
+            parts.append(self._code(told.code, told.language) + self._difference(told.source, told.code))
+        if told.failed:
+            parts.append(folded_html("\n".join(told.failed), "bad"))
+        if told.kind == TestsRun.__name__ and (mark := self._attempts.pop(who, None)):
+            mark.style, mark.outcome = ("bad", "failed") if told.failed else ("good", "passed")
+        return "".join(parts)
 
     def _attempt(self, told: Code) -> str:
         code = "\n\n".join(block.code for block in told.blocks)

@@ -3,7 +3,6 @@ document.documentElement.classList.add("with-scripts");
 const one = selector => document.querySelector(selector);
 // Not `checkVisibility` or places: a browser would render all that is far away.
 const entries = () => [...document.querySelectorAll(".entry")].filter(each => !each.closest("details:not([open])"));
-const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function opened(element) {  // Open all that an element is in.
   for (let each = element?.closest("details"); each; each = each.parentElement.closest("details")) each.open = true;
@@ -13,7 +12,7 @@ function follow() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
   if (target.matches("details")) target.open = true;
-  opened(target).scrollIntoView({block: "start"});
+  opened(target).scrollIntoView({block: "start", behavior: "instant"});
   if (target.matches(".entry")) target.focus({preventScroll: true});
   if (innerWidth < 1000) one(".outline").open = false;
 }
@@ -32,7 +31,7 @@ function step(by) {
   }
   const target = all[Math.max(0, Math.min(all.length - 1, next))];
   target?.focus({preventScroll: true});
-  target?.scrollIntoView({block: "start", behavior: calm ? "instant" : "auto"});
+  target?.scrollIntoView({block: "start"});
 }
 let numbered = false;
 function number() {
