@@ -72,14 +72,12 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
         "Requests": requests_html(journal, entry, steps, live=live),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
-    outline = (
-        f"{_BUTTONS}{_exports(entry) if live else ''}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
-    )
+    outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
     parts = "".join(f'<div data-v="{crc32(part.encode())}">{part}</div>' for part in sections.values() if part)
     body = (
         f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
-        f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps)}'
+        f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps, live=live)}'
         f"{story.html}{parts}</div></div>"
     )
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
@@ -96,10 +94,10 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
 def _exports(entry: RunEntry) -> str:
     """Links to the run as other files, which the server makes."""
     links = (f'<a href="./{quote(entry.id, safe="")}/export/{kind}" download>{kind}</a>' for kind in SUFFIXES.values())
-    return f"<p>Save as {', '.join(links)}</p>"
+    return ", ".join(links)
 
 
-def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
+def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: bool) -> str:
     facts = entry.facts
     answer, stopped = str(facts.get("answer") or ""), facts.get("stop_reason")
     output = output_beside(answer, str(facts.get("output") or ""))
@@ -143,6 +141,7 @@ def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
         "packages": _packages(facts.get("lock") or ""),
         "files": _files(facts.get("files") or ()),
         "id": f"<code>{text_html(entry.id)}</code>",
+        "save as": _exports(entry) if live else "",
     }
     return f'<header class="head">{"".join(parts)}{facts_html(grid)}</header>'
 
