@@ -34,6 +34,7 @@ from coderoom.runs.story import Verdict, tell_steps
 from coderoom.steps import CODE, MODEL
 
 _LONGEST_HEADING: Final = 200
+_LONGEST_TITLE: Final = 80
 _MOST_SHOWN: Final = 6
 """Files beside the answer."""
 _MOST_PRINTED: Final = 12
@@ -80,7 +81,8 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
         f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps, live=live)}'
         f"{story.html}{parts}</div></div>"
     )
-    title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
+    task = " ".join(visible(without_files(entry.task) or entry.name).split())
+    title = task if len(task) <= _LONGEST_TITLE else f"{task[: _LONGEST_TITLE - 1]}\u2026"
     return page_of(
         title,
         (polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND) if live else body) + _TOOLS,
