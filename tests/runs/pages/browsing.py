@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 
 from coderoom.runs import Journal
@@ -44,6 +45,12 @@ async def visiting(browser: Browser, width: int, colours: Any) -> AsyncIterator[
         assert said == []
     finally:
         await context.close()
+
+
+async def faults_of(page: Page) -> list[str]:
+    """What axe finds that is serious."""
+    found = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {each['nodes']}" for each in found if each["impact"] in ("serious", "critical")]
 
 
 @contextmanager
