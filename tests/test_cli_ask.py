@@ -58,7 +58,7 @@ def test_what_is_piped_in_alone_is_the_question(tmp_path: Path) -> None:
     ("words", "message"),
     [
         ([], "There is no question"),
-        (["x", "-f", "large"], "have 1,000,001 bytes, and at most 1,000,000"),
+        (["x", "-f", "large"], "have more than 1,000,000 bytes"),
         (["x", "-f", "picture"], "picture is not text"),
         (["x", "-f", "missing"], "Cannot read 'missing': No such file"),
         (["x", "--continue", "--system", "y"], "leave out --model, --system"),
@@ -86,10 +86,12 @@ def test_a_terminal_shows_the_answer_while_it_comes(tmp_path: Path) -> None:
     reply = (
         "<think>Not for you: 6 * 7.</think>\nIt is\x1b[31m **42**, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645."
     )
-    with OpenAIServer([Reply(reply, chunk=3)]) as server:
+    with OpenAIServer([Reply(reply, chunk=3), "Not closed by\nits tag.</think>Yes."]) as server:
         command = [sys.executable, "-m", "coderoom", "ask", "6 * 7?"]
         code, shown = in_terminal(command, tmp_path, env(server, tmp_path))
+        late = in_terminal(command, tmp_path, env(server, tmp_path))[1]
     assert code == 0
     answer = "It is\u241b[31m **42**, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645."
     assert shown.endswith(f"{answer}\r\n")
     assert "Not for you" not in shown
+    assert late.endswith("\r\n\r\nYes.\r\n")  # Only at its end it turned out to be a thought.

@@ -179,6 +179,7 @@ def _all_others() -> Sequence[Sequence[str]]:
     return [
         ["run", "coder-executor", "x"],
         ["chat", "coder-executor"],
+        ["ask", "x"],
         ["batch", "coder-executor", "items.jsonl", "--out", "o"],
         ["solve", "Double a number."],
         ["cache", "show"],

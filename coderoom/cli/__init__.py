@@ -76,7 +76,7 @@ def main(*, owns_process: bool = True) -> NoReturn:
         with app.completion.with_whole_words():
             code = _run(owns_process)
     except app.UsageProblem as error:
-        if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):
+        if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "ask", "solve", "chat"):
             error.message += ". Quote a task of several words."
         if _flag("--json"):
             app.print_json({"succeeded": False, "error": error.format_message(), "problems": []})

@@ -89,9 +89,14 @@ def _keep(service: Service, key: str, model: str) -> None:
     variable = service.variables.get("api_key", "")
     if key:
         os.environ[variable] = key
-        why_not = why_no_keyring()
+        is_kept, why_not = False, why_no_keyring()
         if not why_not and _ask("Keep the key in the system's keyring? [Y/n]").lower() in ("", "y", "yes"):
-            keep_key(variable, key)
+            try:
+                keep_key(variable, key)
+                is_kept = True
+            except MissingDependencyError as error:
+                why_not = str(error)
+        if is_kept:
             known = read_user_config().get("keyring", "").replace(",", " ").split()
             values["keyring"] = ", ".join(dict.fromkeys([*known, variable]))
             _say("The key is in the keyring.")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 
-from coderoom._util.text import counted, visible
+from coderoom._util.text import visible
 from coderoom.blocks import without_thoughts
 from coderoom.configs import Source
 from coderoom.configs.variables import escape
@@ -24,7 +24,6 @@ MOST_BYTES: Final = 1_000_000
 """The most bytes of all files of a question."""
 _WHOLE: Final = re.compile(r".*[\s\u2e80-\ud7ff]", re.DOTALL)
 """What ends with the end of a word: characters that are joined are shown at once."""
-_ALL: Final = re.compile(".*", re.DOTALL)
 
 
 def question_team(system: str = "") -> Source:
@@ -61,11 +60,10 @@ def question_with(question: str, files: Sequence[tuple[str, bytes]]) -> str:
     Raises:
         RequestError: There is no question, the files are too large, or one of them is not text.
     """
-    size = sum(len(data) for _, data in files)
-    if size > MOST_BYTES:
+    if sum(len(data) for _, data in files) > MOST_BYTES:
         raise RequestError(
-            f"The {counted(len(files), 'file')} of the question have {size:,} bytes, and at most {MOST_BYTES:,} are "
-            "sent to a model: give less, or have a team look at them (`coderoom run analyst TASK --file FILE`)."
+            f"The files of the question have more than {MOST_BYTES:,} bytes, the most that is sent: give less, or have "
+            "a team look at them (`coderoom run analyst TASK --file FILE`)."
         )
     parts = [question.strip()] if question.strip() else []
     for name, data in files:
@@ -98,8 +96,8 @@ class AnswerStream(StepObserver):
     def __init__(self, write: Callable[[str], None]) -> None:
         self.is_cut = False
         self._write = write
-        self._text = ""
-        self._looked_at = self._written = 0
+        self._text = self._shown = ""
+        self._looked_at = 0
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message of the team, if it is a piece of the answer."""
@@ -107,23 +105,26 @@ class AnswerStream(StepObserver):
             self._text += message.content
             if len(self._text) > 1.005 * self._looked_at:  # All of it is looked at for thoughts.
                 self._looked_at = len(self._text)
-                self._show(_WHOLE.match(self._spoken))
+                whole = _WHOLE.match(self._spoken)
+                self._show(whole[0] if whole else "")
 
     def end(self, answer: str) -> None:
-        """Show the rest of the answer."""
-        if not self._written:
-            self._text = answer
-        self._show(_ALL.match(self._spoken))
-        if self._written:
+        """Show the rest of the answer; all of it, if what was shown has turned out to be a thought."""
+        text = self._spoken or answer
+        if not text.startswith(self._shown):
+            self._write("\n\n")
+            self._shown = ""
+        self._show(text)
+        if self._shown:
             self._write("\n")
 
     @property
     def _spoken(self) -> str:
         return without_thoughts(self._text).strip()
 
-    def _show(self, found: re.Match[str] | None) -> None:
-        if found is not None and (piece := found[0][self._written :]):
-            self._written += len(piece)
+    def _show(self, text: str) -> None:
+        if text.startswith(self._shown) and (piece := text[len(self._shown) :]):
+            self._shown = text
             self._write(visible(piece))
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:

@@ -62,7 +62,7 @@ class RunEntry:
 
     Attributes:
         id: Its name in the journal.
-        command: The command: `run`, `chat`, `solve` or `exec`.
+        command: The command: `run`, `ask`, `chat`, `solve`, `exec` and others.
         name: The team, or the file.
         task: The task, or the instruction.
         model: The model that replaced those of the team, or `None`.
