@@ -47,7 +47,7 @@ _HOW_TO_FORCE: Final = "The task has not ended yet. Ctrl-\\ ends the chat at onc
 _STILL_WORKS: Final = "The team works. Ctrl-C ends the task."
 _QUESTION_WAITS: Final = "A question waits until you stop typing."
 _QUIET_SECONDS: Final = 1.0
-"""For how long nobody must have typed before the keyboard goes to a question."""
+"""How long a question waits after the last key."""
 _DRAWN_AT_ONCE: Final = 5_000
 _POLL_SECONDS: Final = 0.02
 _FRAME_SECONDS: Final = 0.1
@@ -111,6 +111,8 @@ class Prompt:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
+            for number in _ENDS:
+                self._loop.remove_signal_handler(number)
             self._open.close()
 
     async def read(self) -> str | None:
@@ -123,8 +125,6 @@ class Prompt:
                 await self._changed.wait()
         finally:
             self._is_reading = self._is_leaving = False
-            for number in _ENDS:
-                self._loop.remove_signal_handler(number)
         if self._tasks[0].done():
             self._tasks[0].result()  # Raises what has gone wrong.
         if self._has_ended:
@@ -259,7 +259,7 @@ class Prompt:
         self._has_ended = True
         self._changed.set()
 
-    def _catch_ends(self) -> None:
+    def _catch_ends(self) -> None:  # Again and again, since what runs a task has its own handlers.
         for number in _ENDS:
             self._loop.add_signal_handler(number, self._end)
 
