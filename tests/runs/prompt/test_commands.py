@@ -17,8 +17,8 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.runs import Journal
-from tests.runs.prompt.test_reading import Screen
 from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.screen import Screen
 
 pytestmark = pytest.mark.slow
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import signal
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.commands import environment, recording
+from tests.support.screen import Screen
 
 pytestmark = pytest.mark.slow
 
@@ -24,83 +21,14 @@ WAITS = "```python\nimport os, time\nwhile not os.path.exists('go'): time.sleep(
 DONE = "That is done."
 
 
-class Screen:
-    """A chat in a terminal of its own."""
-
-    def __init__(self, folder: Path, team: Sequence[str], term: str = "tmux-256color") -> None:
-        self.folder, self._socket = folder, str(folder / f"tmux-{len(list(folder.glob('tmux-*')))}")
-        self.history = folder / "state" / "coderoom" / "tasks.jsonl"
-        state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
-        kept = {**environment(state), "TERM": "xterm", "PYTHONPATH": str(folder / "own")}
-        del kept["COLUMNS"]
-        chat = shlex.join([sys.executable, "-m", "coderoom", "chat", *team])
-        line = f"TERM={term} {chat}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
-        settings = ["-f", os.devnull, "set-option", "-g", "history-limit", "20000", ";"]
-        self.tmux(*settings, "new-session", "-d", "-x", "100", "-y", "40", "-c", str(folder), line, env=kept)
-        self.until("\n>")
-
-    def tmux(self, *arguments: str, env: dict[str, str] | None = None, given: str = "") -> str:
-        done = subprocess.run(
-            ["tmux", "-u", "-S", self._socket, *arguments],
-            env=env,
-            input=given,
-            capture_output=True,
-            text=True,
-            check=arguments != ("kill-server",),  # It ends with its last terminal.
-        )
-        return done.stdout
-
-    def type(self, *keys: str) -> None:
-        """Press keys by their names in tmux, or type texts."""
-        for key in keys:
-            named = re.fullmatch(r"(?:[CM]-)?(?:[\w\\]|Enter|Tab|Up|Down|Left|Home|BSpace)", key)
-            self.tmux("send-keys", *([] if named else ["-l"]), "--", key)
-
-    def paste(self, text: str) -> None:
-        self.tmux("load-buffer", "-", given=text)
-        self.tmux("paste-buffer", "-p", "-r")
-
-    @property
-    def text(self) -> str:
-        """All that was shown so far and not removed."""
-        lines = self.tmux("capture-pane", "-p", "-J", "-S", "-").splitlines()
-        return "\n".join(line.rstrip() for line in lines).rstrip()
-
-    @property
-    def line(self) -> str:
-        """What stands at the prompt, with its further lines."""
-        return re.split(r"^>(?: |$)", self.text, flags=re.MULTILINE)[-1]
-
-    def until(self, wanted: str | Callable[[], bool]) -> None:
-        """Wait for a text, or until something is so."""
-        deadline = time.monotonic() + 40
-        while not (wanted in self.text if isinstance(wanted, str) else wanted()):
-            assert time.monotonic() < deadline, f"{wanted!r} did not come:\n{self.text}"
-            time.sleep(0.1)
-
-    def until_line(self, wanted: str) -> None:
-        self.until(lambda: self.line == wanted)
-
-    def tasks(self) -> list[str]:
-        """The tasks that the team was given."""
-        found = re.findall(r"^> (.+(?:\n  .+)*)\n(?!  )", self.text, re.MULTILINE)
-        return [task.replace("\n  ", "\n") for task in found]
-
-    def end(self) -> None:
-        self.tmux("kill-server")
-
-
 @pytest.fixture
 def open_chat(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
     opened: list[Screen] = []
 
-    def open_one(replies: Sequence[str] = (DONE,) * 5, team: str = "code-act", **options: str) -> Screen:
+    def open_one(replies: Sequence[str] = (DONE,) * 5, **options: Any) -> Screen:
         for screen in opened:
             screen.end()
-        (tmp_path / "w").mkdir(exist_ok=True)
-        model = recording(tmp_path / "replies.json", replies)
-        given = ["team.yaml", "--trust", "own"] if team == "own" else [team, "--model", model, "--workspace", "w"]
-        opened[:] = [Screen(tmp_path, given, **options)]
+        opened[:] = [Screen(tmp_path, replies, **options)]
         return opened[0]
 
     yield open_one
@@ -334,7 +262,7 @@ def test_a_team_that_does_not_end_leaves_the_terminal_as_it_was(open_chat: Open,
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "own.py").write_text(STUBBORN)
     (tmp_path / "team.yaml").write_text(TEAM)
-    chat = open_chat(team="own")
+    chat = open_chat(team="team.yaml", options=["--trust", "own"])
     chat.type("Begin.", "Enter")
     chat.until("waits for the model")
     chat.type("C-c", "C-c")

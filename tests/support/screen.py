@@ -1,0 +1,92 @@
+"""A real terminal: tmux, whose screen a person would see."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.support.commands import environment, recording
+
+__all__ = ["Screen"]
+
+
+class Screen:
+    """A chat in a terminal of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        replies: Sequence[str],
+        team: str = "code-act",
+        options: Sequence[str] | None = None,
+        term: str = "tmux-256color",
+    ) -> None:
+        self.folder, self._socket = folder, str(folder / f"tmux-{len(list(folder.glob('tmux-*')))}")
+        self.history = folder / "state" / "coderoom" / "tasks.jsonl"
+        (folder / "w").mkdir(exist_ok=True)
+        if options is None:
+            options = ["--model", recording(folder / "replies.json", replies), "--workspace", "w"]
+        state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
+        kept = {**environment(state), "TERM": "xterm", "PYTHONPATH": str(folder / "own")}
+        del kept["COLUMNS"]
+        chat = shlex.join([sys.executable, "-m", "coderoom", "chat", team, *options])
+        line = f"TERM={term} {chat}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
+        settings = ["-f", os.devnull, "set-option", "-g", "history-limit", "20000", ";"]
+        self.tmux(*settings, "new-session", "-d", "-x", "100", "-y", "40", "-c", str(folder), line, env=kept)
+        self.until("\n>")
+
+    def tmux(self, *arguments: str, env: dict[str, str] | None = None, given: str = "") -> str:
+        done = subprocess.run(
+            ["tmux", "-u", "-S", self._socket, *arguments],
+            env=env,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=arguments != ("kill-server",),  # It ends with its last terminal.
+        )
+        return done.stdout
+
+    def type(self, *keys: str) -> None:
+        """Press keys by their names in tmux, or type texts."""
+        for key in keys:
+            named = re.fullmatch(r"(?:[CM]-)?(?:[\w\\]|Enter|Tab|Up|Down|Left|Home|BSpace)", key)
+            self.tmux("send-keys", *([] if named else ["-l"]), "--", key)
+
+    def paste(self, text: str) -> None:
+        self.tmux("load-buffer", "-", given=text)
+        self.tmux("paste-buffer", "-p", "-r")
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far and not removed."""
+        lines = self.tmux("capture-pane", "-p", "-J", "-S", "-").splitlines()
+        return "\n".join(line.rstrip() for line in lines).rstrip()
+
+    @property
+    def line(self) -> str:
+        """What stands at the prompt, with its further lines."""
+        return re.split(r"^>(?: |$)", self.text, flags=re.MULTILINE)[-1]
+
+    def until(self, wanted: str | Callable[[], bool]) -> None:
+        """Wait for a text, or until something is so."""
+        deadline = time.monotonic() + 40
+        while not (wanted in self.text if isinstance(wanted, str) else wanted()):
+            assert time.monotonic() < deadline, f"{wanted!r} did not come:\n{self.text}"
+            time.sleep(0.1)
+
+    def until_line(self, wanted: str) -> None:
+        self.until(lambda: self.line == wanted)
+
+    def tasks(self) -> list[str]:
+        """The tasks that the team was given."""
+        found = re.findall(r"^> (.+(?:\n  .+)*)\n(?!  )", self.text, re.MULTILINE)
+        return [task.replace("\n  ", "\n") for task in found]
+
+    def end(self) -> None:
+        self.tmux("kill-server")
