@@ -18,7 +18,7 @@ from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import bound_output, visible
 from coderoom.agents import metadata as keys
 from coderoom.blocks import fence
-from coderoom.errors import CodeRoomError, RequestError
+from coderoom.errors import RequestError
 from coderoom.executors import Checkpoints, SandboxCodeExecutor
 from coderoom.models.services import absolute_model
 from coderoom.runs.durable import Run
@@ -201,6 +201,8 @@ class Chat:
         token, streamed = CancellationToken(), []
 
         def show(chunk: OutputChunk) -> None:
+            if chunk.stream == "shown":  # It is JSON.
+                return
             streamed.append(chunk.text)
             self._console.print(Text(visible(chunk.text)), end="", soft_wrap=True)
 
@@ -242,7 +244,12 @@ class Chat:
         new = RunRequest(name, "", more_tasks=True, **given).prepare()
         more = {"folder": str(Path.cwd())}
         run = Run.begin(new, old.log.journal, command="chat", budget=old.budget, more=more)
-        run.ask_before_code(old.asks)
+        try:
+            run.ask_before_code(old.asks)
+        except RequestError:
+            run.log.discard()
+            await close_team(new.team)
+            raise
         kept = hand_over_sessions(old.prepared.team, new.team)
         await close_team(old.prepared.team)
         run.recorder = old.recorder
@@ -374,7 +381,7 @@ class Chat:
                 if mark.files is None:
                     lost.append("The files stay as they are: there are too many for a copy.")
             state = await team.save_state()
-        except (CodeRoomError, NotImplementedError):  # The task will say what is wrong.
+        except Exception:  # The task will say what is wrong.
             return
         ran = [agent.ran() for agent in coding_agents_of(team)]
         first = self.run.log.last + 1

@@ -76,6 +76,13 @@ def test_a_person_who_wants_to_be_asked_is_asked_also_with_another_model_and_tea
     assert "coder  runs its code without asking" in go_on(chats, "/approve")
 
 
+def test_a_team_that_cannot_ask_is_no_way_around_being_asked(chats: Chats) -> None:
+    shown = chats.say("/approve ask", "/team test-driven", "/team")
+    assert "cannot ask before its code runs" in shown
+    assert "code-act  coder" in shown
+    assert Journal(chats.path / "journal").runs() == []
+
+
 def test_a_yes_to_all_code_lasts_until_it_is_taken_back(chats: Chats) -> None:
     replies = [*SETS, *SHOWS, *SHOWS]
     lines = ["/approve always", "Set x.", "Show x.", "/approve team", "Show it.", "n"]
