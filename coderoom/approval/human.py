@@ -28,7 +28,7 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
 from coderoom.approval import editing
-from coderoom.approval.answers import ChangesRequest, edited_answer, no
+from coderoom.approval.answers import ChangesRequest, Edited, edited_answer, no
 from coderoom.approval.base import Approval, call, call_in_thread, is_async
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
@@ -340,8 +340,8 @@ class InputApproval(Approval):
 
     The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
     answer is `yes` or `no`, with an optional reason, which the model gets after a no; or `edit:` and then other code,
-    which runs instead. That code needs a fence if there are several blocks. Answers that AutoGen Studio received
-    before the question are dropped. Questions through the same function are asked one after the other.
+    about which the question is asked again. That code needs a fence if there are several blocks. Answers that AutoGen
+    Studio received before the question are dropped. Questions through the same function are asked one after the other.
 
     Without an answer the code does not run: an error of the function, the end of its input, three unclear answers and
     the timeout count as a no, with a reason. A cancellation ends the question at once, even if the function ignores its
@@ -385,7 +385,7 @@ class InputApproval(Approval):
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
         editable = not isinstance(request, ChangesRequest)
         how = _HOW if editable else _HOW_OF_CHANGES
-        question = f"{self._prompt} {how}\n\n{_shown(request.code)}"
+        question, made = f"{self._prompt} {how}\n\n{_shown(request.code)}", None
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
@@ -395,11 +395,14 @@ class InputApproval(Approval):
             problem = _AGAIN
             if editable and (edit := _EDIT.fullmatch(answer.strip())):
                 try:
-                    return _read_edit(edit["code"], request)
+                    made = _read_edit(edit["code"], request)
+                    # Asked about again: a page may have lost the ends of the lines.
+                    question = f"{self._prompt} {how}\n\n{_shown(made.code)}"
+                    continue
                 except ValueError as error:
                     problem = f"{error} Nothing has run."
             elif (response := understand(answer, "A person")) is not None:
-                return response
+                return made if made is not None and response.approved else response
             question = f"{problem} {self._prompt} {how}"
         return no(_UNCLEAR)
 
@@ -436,7 +439,7 @@ async def _nobody(question: str, token: CancellationToken | None) -> str:
     raise AssertionError("unreachable: it is never done")
 
 
-def _read_edit(code: str, request: ApprovalRequest) -> ApprovalResponse:
+def _read_edit(code: str, request: ApprovalRequest) -> Edited:
     if _FOLD in code and _FOLD not in request.code:
         raise ValueError(f"It has a {_FOLD}, at which the question has folded a long line: write that line as a whole.")
     return edited_answer(code.lstrip(" \t").strip("\n"), request)

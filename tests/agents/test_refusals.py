@@ -211,7 +211,7 @@ async def test_the_sandboxs_policy_holds_for_edited_code(coder: MakeCoder) -> No
 @pytest.mark.parametrize(("made", "outcome"), [("print(2)", "ok"), ("import shutil", "rejected")])
 async def test_others_see_what_the_code_is_now(coder: MakeCoder, mode: Any, made: str, outcome: str) -> None:
     rules = RuleApproval([Rule(pattern="shutil", action="deny")])
-    person = InputApproval(lambda question: f"edit: {made}")
+    person = InputApproval(lambda question: "yes" if made in question else f"edit: {made}")
     chain = ChainApproval([rules, ChainApproval([person]), rules], mode)
     response = await turn(coder(Client(GOOD, "Done."), approval_func=chain), TASK)
     assert facts_of(response)["outcome"] == outcome

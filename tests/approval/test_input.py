@@ -76,9 +76,10 @@ async def test_an_unclear_answer_is_asked_again(unclear: str) -> None:
     ],
 )
 async def test_an_answer_has_other_code(answer: str, code: str) -> None:
-    response, [_] = await ask(answer)
+    response, [_, again] = await ask(answer, "yes")
     assert isinstance(response, Edited)
     [block] = extract_code_blocks(response.code)
+    assert [shown.code for shown in extract_code_blocks(again)] == [code]
     assert (block.code, block.language, block.no_run) == (code, "python", False)
 
 
@@ -99,9 +100,14 @@ async def test_other_code_that_cannot_run_is_asked_for_again(answer: str, words:
     assert words in questions[1]
 
 
+async def test_other_code_needs_a_yes_too() -> None:
+    response, _ = await ask("edit: print(2)", "no because I am tired of it")
+    assert response == ApprovalResponse(approved=False, reason="I am tired of it")
+
+
 async def test_of_several_blocks_each_needs_a_fence() -> None:
     code = "\n\n".join(fence(text, "python") for text in ("a", "b"))
-    response, [_, again] = await ask("edit: print(2)", f"edit:\n{fence('c', 'python')}", code=code)
+    response, [_, again, _] = await ask("edit: print(2)", f"edit:\n{fence('c', 'python')}", "y", code=code)
     assert "each one needs its fence" in again
     assert response == Edited(code=fence("c", "python"))
 

@@ -116,6 +116,9 @@ def test_a_no_with_a_reason_and_then_other_code(driver: Studio, folder: Path) ->
         wait_for_question(run)
         assert "made_again" in questions(run)[-1]
         answer(run, "edit:\n```python\nprint(42 + 1)\n```")
+        wait_for_question(run)
+        assert "print(42 + 1)" in questions(run)[-1]
+        answer(run, "yes")
         record = run.wait()
     [*_, last] = record["team_result"]["task_result"]["messages"]
     assert (last["metadata"]["coderoom.outcome"], last["metadata"]["coderoom.edited"]) == ("ok", "true")
