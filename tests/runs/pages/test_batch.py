@@ -5,19 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Page
 
 from coderoom.runs.item_run import Result, name_of
 from coderoom.runs.items import BadLine
 from coderoom.runs.pages.batch import write_batch_page
+from tests.support.browser import browsing
 from tests.support.commands import coderoom
 from tests.support.hostile import HOSTILE
 
@@ -45,19 +43,6 @@ def batch(folder: Path, items: int, repeats: int = 1) -> Path:
                     (folder / "pages" / f"{facts.run}.html").write_text(f"<title>{number}</title>")
     write_batch_page(folder, [BadLine(7, HOSTILE)], [HOSTILE])
     return folder / "index.html"
-
-
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 async def found(page: Page) -> str:

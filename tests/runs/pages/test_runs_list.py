@@ -13,9 +13,8 @@ from coderoom.errors import RequestError
 from coderoom.runs import Journal, Step
 from coderoom.runs.listing import COLUMNS, RunQuery
 from coderoom.runs.pages.runs_list import runs_list_page
+from tests.support.browser import browsing, faults_of, serving, visiting
 from tests.support.commands import coderoom
-
-from .browsing import browsing, faults_of, serving, visiting
 
 HOSTILE = "<script>document.title = 'run'</script>\x1b[31m\u202e\" onfocus=alert(1) x='"
 

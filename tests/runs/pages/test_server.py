@@ -8,8 +8,8 @@ import urllib.request
 from pathlib import Path
 
 from coderoom.runs import Journal, Step
+from tests.support.browser import serving
 
-from .browsing import serving
 from .test_runs_list import HOSTILE, add_run
 
 
