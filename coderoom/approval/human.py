@@ -211,8 +211,13 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             return ApprovalResponse(approved=True, reason=words)
         if not is_observed():
             return await self._decide(request)
-        elsewhere = InputApproval(_nobody, None, self._prompt)
-        return await first_of(self._decide(request), elsewhere.decide(request))
+        return await first_of(self._decide(request), self._decide_elsewhere(request))
+
+    async def _decide_elsewhere(self, request: ApprovalRequest) -> ApprovalResponse:
+        response = await InputApproval(_nobody, None, self._prompt).decide(request)
+        word = "yes" if response.approved else "edited" if isinstance(response, Edited) else "no"
+        _say_if_possible(f"\nAnswered on the page of the run: {word}. {visible(response.reason)}\n")
+        return response
 
     async def _decide(self, request: ApprovalRequest) -> ApprovalResponse:
         async with _terminal_to_oneself():
@@ -385,11 +390,12 @@ class InputApproval(Approval):
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
         editable = not isinstance(request, ChangesRequest)
         how = _HOW if editable else _HOW_OF_CHANGES
-        question, made = f"{self._prompt} {how}\n\n{_shown(request.code)}", None
+        shown, made = _shown(request.code), None
+        question = f"{self._prompt} {how}\n\n{shown}"
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
-            answer = await self._answer(f"{question}\n\n{self._prompt} ")
+            answer = await self._answer(f"{question}\n\n{self._prompt} ", shown)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -397,22 +403,27 @@ class InputApproval(Approval):
                 try:
                     made = _read_edit(edit["code"], request)
                     # Asked about again: a page may have lost the ends of the lines.
-                    question = f"{self._prompt} {how}\n\n{_shown(made.code)}"
+                    shown = _shown(made.code)
+                    question = f"{self._prompt} {how}\n\n{shown}"
                     continue
                 except ValueError as error:
                     problem = f"{error} Nothing has run."
+                    shown = f"{problem}\n\n{shown}"
             elif (response := understand(answer, "A person")) is not None:
                 return made if made is not None and response.approved else response
             question = f"{problem} {self._prompt} {how}"
         return no(_UNCLEAR)
 
-    async def _answer(self, question: str) -> object:
-        """Call the input function in a task, which is abandoned if it ignores its cancellation."""
+    async def _answer(self, question: str, shown: str) -> object:
+        """Call the input function, which is abandoned if it ignores its cancellation; or who watches the run answers.
+
+        They see what is `shown`, and know how to answer.
+        """
         forget_early_answers(self._input_func)
         token = CancellationToken()
         arguments = (question, token) if is_async(self._input_func) else (question,)
         try:
-            return await first_of(call(self._input_func, *arguments), answer_elsewhere(question))
+            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown))
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise

@@ -109,8 +109,9 @@ def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
     assert done.stderr == f"team code-act\n{said}"
 
 
-# Each run had its own contents.
+# Each run had its own contents, and there was no list of runs, and no question.
 OLD_CONTENTS = """
+    DROP VIEW listed; DROP TABLE listing; DROP TABLE searched; DROP TABLE stops; DROP TABLE questions;
     CREATE TABLE old (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
         PRIMARY KEY (run, hash)
@@ -134,7 +135,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     assert list(journal.steps(first["run"]))
     assert SolutionCache(file).stats().answers == 1
     with sqlite3.connect(file) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (4,)
+        assert database.execute("PRAGMA user_version").fetchone() == (6,)
         assert database.execute("SELECT name FROM sqlite_master WHERE name = 'steps_model'").fetchone()
 
 

@@ -97,7 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             act(journal, entry, what, dict(parse_qsl(text, keep_blank_values=True)))
             self._send(303, "", more={"Location": f"/{self.server.token}/{quote(entry.id, safe='')}"})
         except CodeRoomError as error:
-            self._send(409, str(error))
+            body = f'<h1>Nothing was done</h1><p class="notice bad" role="alert">{text_html(error)}</p>'
+            self._send(409, page_of("Nothing was done", body, trail=[("Runs", f"/{self.server.token}/")]), "text/html")
         finally:
             journal.close()
 

@@ -30,7 +30,7 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
     env = environment({"CODEROOM_JOURNAL": str(journal)})
     replies = [
         python(f"open('removed', 'w')  # {SCRIPT}"),
-        python("open('started', 'w')\nwhile True: pass"),
+        python("open('never', 'w')"),
     ]
     model = recording(tmp_path / "r.json", replies)
     serve = [sys.executable, "-m", "coderoom", "runs", "serve"]
@@ -46,11 +46,14 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
                 page = await browser.new_page()
                 await page.goto(url)
                 await page.get_by_role("link", name="Compute it.").click(timeout=20_000)
-                question = page.get_by_role("form", name="The run waits for your answer")
+                question = page.get_by_role("region", name="May this code run?")
                 await question.get_by_text(SCRIPT).wait_for(timeout=20_000)
                 await question.get_by_label("Why").fill("it <b>removes</b> files")
                 await question.get_by_role("button", name="No", exact=True).click()
                 await page.get_by_text("it <b>removes</b> files").first.wait_for(timeout=20_000)
+                await question.get_by_text("never").first.wait_for(timeout=20_000)
+                await question.get_by_label("Why").fill("open('started', 'w')\nwhile True: pass")
+                await question.get_by_role("button", name="Run this code instead").click()
                 await question.get_by_text("while True").first.wait_for(timeout=20_000)
                 await question.get_by_role("button", name="Yes").click()
                 await question.wait_for(state="detached", timeout=20_000)
@@ -67,6 +70,7 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
     entry = Journal(journal).find("last")
     assert entry.outcome == "cancelled"
     assert not list(tmp_path.rglob("removed"))
+    assert not list(tmp_path.rglob("never"))
     assert list(tmp_path.rglob("started"))
 
 
@@ -97,7 +101,8 @@ def test_forms_of_other_pages_and_of_runs_that_have_ended_do_nothing(tmp_path: P
     assert post(f"{going}/delete", answer) == 409
     assert post(f"{ended}/stop", "") == post(f"{ended}/answer", answer) == 409
     assert post(f"{going}/answer", f"question={asked}&answer=maybe") == 409
-    assert post(f"{going}/answer", "x" * (2 << 20)) == 413
+    assert post(f"{going}/answer", answer, **{"Content-Length": "99999999"}) == 413
+    assert post(f"{going}/answer", f"question={asked}&answer=edit&words=+") == 409
     assert journal.answer_to(asked) is None
     assert post(f"{going}/answer", answer) == 303
     assert post(f"{going}/answer", answer) == 409
