@@ -44,7 +44,8 @@ def test_files_and_what_is_piped_in_are_part_of_the_question(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     system, user = server.requests[0].messages
     assert system["content"] == "Keep ${HOME} as it is."
-    assert user["content"] == "Explain.\n\na.md:\n````\n```sh\nls\n```\n````\n\nStandard input:\n```\npiped\n```"
+    contents = "a.md:\n````\n```sh\nls\n```\n````\n\nStandard input:\n```\npiped\n```"
+    assert user["content"] == f"Explain.\n\nContents of files:\n\n{contents}"
 
 
 def test_what_is_piped_in_alone_is_the_question(tmp_path: Path) -> None:

@@ -345,6 +345,8 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     elif openai is not None and type(error) is openai.OpenAIError and says(error, "no key"):
         missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
         kind_of_missing = MissingKeyError
+    if kind_of_missing is MissingKeyError and missing is not None and not Path(checked.document.file).is_file():
+        return MissingKeyError(f"{missing[0].upper()}{missing[1:]}.")  # In a shipped team nobody looks for it.
     if missing is not None:
         return kind_of_missing(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))

@@ -86,7 +86,7 @@ class Service:
             own = f", or {variables['base_url']} for a server that needs no key" if self.provider == OPENAI else ""
             raise MissingKeyError(
                 f"the model '{self.name}:{name}' needs {needs}: set {' and '.join(missing)}{own}, or use --model "
-                "(model= from Python) with another one"
+                "(model= from Python) with another one; `coderoom models --setup` asks for a key and keeps it"
             )
         deployment = {"azure_deployment": name} if self.name == "azure" else {}
         return {"model": name, **deployment, **({"api_key": NO_KEY} if keyless else {}), **self.defaults, **given}

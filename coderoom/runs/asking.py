@@ -16,6 +16,7 @@ from coderoom.configs import Source
 from coderoom.configs.variables import escape
 from coderoom.errors import RequestError
 from coderoom.models.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI
+from coderoom.runs.journal import CONTENTS_IN
 from coderoom.steps import MODEL, StepObserver
 
 ASK: Final = "ask"
@@ -65,7 +66,7 @@ def question_with(question: str, files: Sequence[tuple[str, bytes]]) -> str:
             f"The files of the question have more than {MOST_BYTES:,} bytes, the most that is sent: give less, or have "
             "a team look at them (`coderoom run analyst TASK --file FILE`)."
         )
-    parts = [question.strip()] if question.strip() else []
+    parts: list[str] = []
     for name, data in files:
         try:
             text = data.decode()
@@ -77,7 +78,8 @@ def question_with(question: str, files: Sequence[tuple[str, bytes]]) -> str:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         newline = "" if text.endswith("\n") else "\n"
         parts.append(f"{name}:\n{fence}\n{text}{newline}{fence}")
-    whole = "\n\n".join(parts)
+    contents = "\n\n".join(parts)
+    whole = CONTENTS_IN.join(filter(None, [question.strip(), contents]))
     if not whole.strip():
         raise RequestError("There is no question: write it after `ask`, or pipe it in.")
     return whole

@@ -600,9 +600,13 @@ RAN_IN: Final = "\n\nThe person has run this code in the session since ("
 EARLIER_IN: Final = "\n\nEarlier in this chat, the team "
 """The same for what another team was asked."""
 
+CONTENTS_IN: Final = "\n\nContents of files:\n\n"
+"""Between a question and the files in it."""
+
 
 def without_files(task: str) -> str:
     """A task as its author wrote it."""
+    task = task.partition(CONTENTS_IN)[0] or task
     for words in (HOSTS_IN, FILES_IN):
         task = task.rpartition(words)[0] or task
     for words in (RAN_IN, EARLIER_IN):

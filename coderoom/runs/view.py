@@ -193,7 +193,7 @@ class RunView:
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
         show_pictures(self._console, record.files)
-        self._console.print(_summary(record, with_answer=not self._answer_elsewhere))
+        self._console.print(_summary(record, with_answer=not self._answer_elsewhere, is_open=self._tasks_elsewhere))
         self._notices(record)
 
     def show_rest(self) -> None:
@@ -326,7 +326,7 @@ def _bounded(output: str, whole: str | None = None) -> Text:
     return Text(text) if text.strip() else Text("(no output)", style="dim")
 
 
-def _summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
+def _summary(record: RunRecord, *, with_answer: bool, is_open: bool) -> RenderableType:
     usage = record.usage
     tokens = [f"{usage['total_tokens']:,} ({usage['prompt_tokens']:,} in, {usage['completion_tokens']:,} out)"]
     if len(record.usage_by_agent) > 1:
@@ -335,7 +335,7 @@ def _summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     stop_reason = None if record.stop_reason == AFTER_ONE_TURN else record.stop_reason
     go_on = None
-    if record.run and record.outcome in GO_ON:
+    if record.run and record.outcome in GO_ON and not is_open:  # A chat that is open goes on with its next task.
         larger, reached = "", record.reached  # The option that raises the limit at which it ended.
         if reached is not None:
             options = {"seconds": "--max-seconds", "tokens": "--max-tokens"} if reached.owner == RUN else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -107,6 +107,8 @@ def parts_of(entry: RunEntry, steps: Sequence[Step]) -> list[Part]:
     parts: list[Part] = [] if entry.command != "solve" else [Said(USER, entry.task)]
     for part in _told(steps):
         last = parts[-1] if parts else None
+        if isinstance(part, Ran) and isinstance(last, Said) and last.is_prose:  # Who wrote the code is another agent.
+            parts[-1] = replace(last, text=_without_code(last.text, [code for _, code in part.blocks]))
         if isinstance(part, Ran) or part.is_prose:
             parts.append(part)
         elif isinstance(last, Said) and not last.is_prose and last.source == part.source:
@@ -165,7 +167,8 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
             case Decision(again=again, reason=reason):
                 yield Said(told.source, f"{'Another attempt' if again else 'No further attempt'}: {reason}")
             case Verdict(approved=approved):
-                yield Said(told.source, told.text if approved else f"Not approved: {told.text}")
+                is_said = approved or told.text.lower().startswith("not approved")
+                yield Said(told.source, told.text if is_said else f"Not approved: {told.text}")
             case Summary(new=new):
                 yield Said(told.source, new, is_prose=True)
             case Check(passed=passed):

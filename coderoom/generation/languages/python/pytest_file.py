@@ -118,7 +118,7 @@ class Call:
         self.job = {{"function": function, "inputs": {{name: as_data(value) for name, value in inputs.items()}}}}
         if '"$name"' in json.dumps(self.job["inputs"]):
             self.job["functions"] = FUNCTIONS
-        self.report, self.why = None, ""
+        self.report = None
 
     def after(self, *steps):
         """The call, with steps before it."""
@@ -136,9 +136,9 @@ class Call:
     def equals(self, expected, **how):
         """Whether it returned a value: exactly (`exact_types=True`), or within a tolerance (`rel`, `abs`)."""
         report = self.made()
-        if "error" not in report:
-            self.why = compare(as_data(expected), report["value"], **{{"exact_types": False, **how}}).why
-        return "error" not in report and not self.why
+        if "error" in report:
+            return False
+        return compare(as_data(expected), report["value"], **{{"exact_types": False, **how}}).equal
 
     def raises(self, error, message=""):
         """Whether it raised an exception of this class, or of one derived from it, with this text in its message."""
@@ -180,7 +180,7 @@ class Call:
             came = f"which raised {{[*raised['types'], raised['base']][0]}}: {{raised['message'][:300]}}"
         else:
             came = f"which returned {{show(report['value'])}}"
-        return f"<{{self.job['function']}}({{said}}), {{came}}{{self.why and f': {{self.why}}'}}>"
+        return f"{{self.job['function']}}({{said}}), {{came}}"
 
 
 def step(**what):
@@ -283,12 +283,13 @@ def _tests_of(function: str, tests: Sequence[FunctionTest], taken: set[str]) -> 
     errors = [each for each in plain if each.expects == "error"]
     if outputs:
         rows = [_row(each, literal(each.expected_output)) for each in outputs]
-        check = f"program.{function}(**inputs) == expected"
-        yield _table(_free(f"test_{function}", taken), ("inputs", "expected"), rows, check)
+        check = "call == expected"
+        yield _table(_free(f"test_{function}", taken), function, ("inputs", "expected"), rows, check)
     if errors:
         rows = [_row(each, *map(text_literal, (str(each.expected_error), each.error_message or ""))) for each in errors]
-        check = f"program.{function}(**inputs).raises(error, message)"
-        yield _table(_free(f"test_{function}_raises", taken), ("inputs", "error", "message"), rows, check)
+        check = "call.raises(error, message)"
+        name = _free(f"test_{function}_raises", taken)
+        yield _table(name, function, ("inputs", "error", "message"), rows, check)
     for each in tests:
         if each not in outputs and each not in errors:
             words = "_".join(re.findall(r"[a-z0-9]+", each.name.lower()))[:60].strip("_")
@@ -313,12 +314,12 @@ def _row(test: FunctionTest, *expected: Group | str) -> Group:
     return call_of("pytest.param", inputs_literal(test.inputs), *expected, f"id={text_literal(test.name)}")
 
 
-def _table(name: str, columns: Sequence[str], rows: Sequence[Group], check: str) -> str:
+def _table(name: str, function: str, columns: Sequence[str], rows: Sequence[Group], check: str) -> str:
     table = "\n".join(laid_out(row, 8, after=",") for row in rows)
     names = ", ".join(f'"{each}"' for each in columns)
     return (
         f"@pytest.mark.parametrize(\n    ({names}),\n    [\n{table}\n    ],\n)\n"
-        f"def {name}(program, {', '.join(columns)}):\n    assert {check}"
+        f"def {name}(program, {', '.join(columns)}):\n    call = program.{function}(**inputs)\n    assert {check}"
     )
 
 
@@ -330,15 +331,16 @@ def _alone(name: str, function: str, test: FunctionTest) -> str:
         if steps:
             lines.append(laid_out(Group("[", [*map(_step, steps)], "]"), 4, f"{word} = "))
             call += f".{word}(*{word})"
+    lines.append(f"    call = {call}")
     if test.expects == "property":
-        lines.append(laid_out(call_of(f"assert {call}.satisfies", text_literal(test.property or "")), 4))
+        lines.append(laid_out(call_of("assert call.satisfies", text_literal(test.property or "")), 4))
     elif test.expects == "error":
         said = [text_literal(each) for each in (test.expected_error, test.error_message) if each]
-        lines.append(laid_out(call_of(f"assert {call}.raises", *said), 4))
+        lines.append(laid_out(call_of("assert call.raises", *said), 4))
     elif how := _how(test):
-        lines.append(laid_out(call_of(f"assert {call}.equals", literal(test.expected_output), *how), 4))
+        lines.append(laid_out(call_of("assert call.equals", literal(test.expected_output), *how), 4))
     else:
-        lines.append(laid_out(literal(test.expected_output), 4, f"assert {call} == "))
+        lines.append(laid_out(literal(test.expected_output), 4, "assert call == "))
     return "\n".join(lines)
 
 

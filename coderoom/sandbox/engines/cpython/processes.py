@@ -222,7 +222,7 @@ class Runner:
     @property
     def why_not_ready(self) -> str:
         """Why it never got ready."""
-        return self.failure or describe_end(self.ended or {})
+        return self.failure or (describe_end(self.ended) if self.ended else "it has ended")
 
     @property
     def broken(self) -> bool:
@@ -300,8 +300,6 @@ class Runner:
             cell.calls.leave(message.get("call"))
 
     def _on_end(self) -> None:
-        if not self.pid:
-            self.failure = self.failure or "it has ended"
         resolve(self.ready)
 
     def _on_packet(self, tag: bytes, data: bytes) -> None:

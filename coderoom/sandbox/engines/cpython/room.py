@@ -38,6 +38,7 @@ _MOMENT = 0.5
 _LOOK_AGAIN = 0.2
 _LOOKS = 4  # How many times in a row a room has to be seen idle before a process in it counts as stuck.
 _FORKING = 30.0
+_MOST_LOST = 3
 _T = TypeVar("_T")
 _MOST_SOCKETS = 64
 _MOST_NESTED_SOCKETS = 12  # The kernel allows 16 layers of Landlock, which keep abstract sockets of forks apart.
@@ -286,7 +287,7 @@ class Room(ForkServerClient):
 
     async def take_spare(self) -> Runner:
         """Wait until the spare runner is ready for a cell, and give it to the caller; fork another if it has ended."""
-        end = time.monotonic() + _FORKING
+        end, lost = time.monotonic() + _FORKING, 0
         while True:
             if self.spare is None or self.spare.ended is not None:
                 await self.prepare()
@@ -297,11 +298,16 @@ class Room(ForkServerClient):
             if runner.pid:
                 self.spare = None
                 return runner
-            # A fork bomb in this room, or in another one, may have left no place for one more process.
-            if "fork" not in (runner.ended or {}) or time.monotonic() > end:
+            # A fork bomb in this room, or in another one, may have left no place for one more process. And what ends
+            # the others in the room may have hit one that was just forked.
+            full = "fork" in (runner.ended or {})
+            lost += not full
+            self.spare = None
+            if lost > _MOST_LOST or runner.failure or time.monotonic() > end:
                 raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
-            await self.kill(self._kept)
-            await asyncio.sleep(_MOMENT)
+            if full:
+                await self.kill(self._kept)
+                await asyncio.sleep(_MOMENT)
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """Kill all processes in the room except the supervisor, those of `keep`, and what forks are made of."""
