@@ -61,7 +61,11 @@ class Snapshot:
     async def restore(self) -> None:
         """Restore these files in the workspace, and remove all others; after an error only a part is there."""
         async with self._engine.frozen():
-            await run_uncancellable(asyncio.to_thread(self._restore))
+            await self.put_back()
+
+    async def put_back(self) -> None:
+        """As `restore`, where nothing of the session runs any more."""
+        await run_uncancellable(asyncio.to_thread(self._restore))
 
     def _restore(self) -> None:
         facts = self._workspace.stat()

@@ -291,14 +291,20 @@ class Chat:
                 f"{' and more' if len(others) > 5 else ''}, which /undo would undo, too. Write /undo force to do it."
             )
         team, executors = self.run.prepared.team, self._executors()
-        restored, lost = ["conversation"], list(mark.lost)
+        restored, lost, is_whole = ["conversation"], list(mark.lost), True
         for number, saved in mark.saved.items():
             try:
                 restored.append(await executors[number].rollback(saved))
             except RequestError as error:
-                lost.append(str(error))
+                is_whole = False
+                if isinstance(saved.files, Snapshot):  # Its session was restarted, which Ctrl-C leads to.
+                    await saved.files.put_back()
+                    restored.append("files")
+                    lost.append(f"The session was restarted since. {_ANEW}")
+                else:
+                    lost.append(str(error))
         await team.load_state(mark.state)
-        if len(restored) > len(mark.saved):
+        if is_whole:
             for agent, ran in zip(coding_agents_of(team), mark.ran, strict=True):
                 agent.go_back(ran)
         self._marks.pop()
@@ -399,9 +405,13 @@ class Chat:
 
     async def look(self, code: str) -> ExecutionResult:
         """Run Python code that looks at the session and leaves nothing there."""
-        token = CancellationToken()
-        with route_signals(token.cancel):
-            return await self.run.look(code, token)
+        token, is_ours = CancellationToken(), not self._marks or self._marks[-1].after == self._facts()
+        try:
+            with route_signals(token.cancel):
+                return await self.run.look(code, token)
+        finally:
+            if is_ours:  # A session that was lost runs past code again, which writes files.
+                self._note_files()
 
     async def close(self) -> None:
         """Close the team, and leave the run to others."""

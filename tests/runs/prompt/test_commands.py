@@ -240,3 +240,25 @@ def test_at_a_terminal_ctrl_c_ends_a_persons_code_and_commands_wait_for_it(chats
         screen.until("x is now 5")
     finally:
         screen.end()
+
+
+def test_a_task_that_ctrl_c_has_ended_is_undone_after_a_look_at_the_session(chats: Chats) -> None:
+    loop = "```python\nx = 0\nopen('b.txt', 'w').close()\nwhile True: pass\n```"
+    screen = Screen(chats.path, [*SETS, loop])
+    try:
+        screen.type("Set x.", "Enter")
+        screen.until("It is set.")
+        screen.type("Loop.", "Enter")
+        screen.until(lambda: (chats.path / "w" / "b.txt").exists())
+        screen.type("C-c")
+        screen.until("cancelled")
+        screen.type("/vars", "Enter")
+        screen.until("int")
+        screen.type("/undo", "Enter")
+        screen.until("As before the task 'Loop.': conversation and files.")
+        assert not (chats.path / "w" / "b.txt").exists()
+        assert (chats.path / "w" / "a.txt").read_text() == "one\n"
+        screen.type("/vars", "Enter")
+        screen.until(lambda: screen.text.count("x  int  41") == 2)
+    finally:
+        screen.end()
