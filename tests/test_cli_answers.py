@@ -24,6 +24,7 @@ def test_a_pipe_gets_the_answer_as_it_is(tmp_path: Path, options: list[str]) -> 
     assert "╭─ answer" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_answer_that_nothing_proves_is_printed_with_the_exit_code_of_a_failure(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["Forty-two."])
     done = coderoom("run", "code-act", "6 * 7?", "--model", model, "-p", cwd=tmp_path)
@@ -31,6 +32,7 @@ def test_an_answer_that_nothing_proves_is_printed_with_the_exit_code_of_a_failur
     assert "outcome  no_code" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_failure_prints_no_answer_and_says_why(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["```python\n1 / 0\n```"] * 2)
     done = coderoom("run", "coder-executor", "Fail.", "--model", model, "-p", cwd=tmp_path)
@@ -38,6 +40,7 @@ def test_a_failure_prints_no_answer_and_says_why(tmp_path: Path) -> None:
     assert "outcome  error" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_answer_with_control_characters_visible(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [CODE, ANSWER])
     command = [sys.executable, "-m", "coderoom", "run", "code-act", "6 * 7?", "--model", model, "--print"]

@@ -73,6 +73,7 @@ def test_a_question_that_cannot_be_asked_is_a_wrong_request(tmp_path: Path, word
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_cut_off_and_a_limit_are_told(tmp_path: Path) -> None:
     with OpenAIServer([Reply("It is", finish_reason="length"), Reply("Late.", delay=20)]) as server:
         cut = coderoom("ask", "x", cwd=tmp_path, env=env(server, tmp_path))
@@ -83,6 +84,7 @@ def test_an_answer_that_was_cut_off_and_a_limit_are_told(tmp_path: Path) -> None
     assert "the budget of the run was reached" in " ".join(limited.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_the_answer_while_it_comes(tmp_path: Path) -> None:
     reply = (
         "<think>Not for you: 6 * 7.</think>\nIt is\x1b[31m **42**, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645."

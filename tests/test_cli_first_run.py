@@ -86,6 +86,7 @@ def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
     assert coderoom("models", "--setup", cwd=tmp_path, stdin="1\n").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_keyring_without_the_key_says_so_and_a_model_that_needs_none_answers(folder: Path) -> None:
     config = folder / "config" / "coderoom" / "config.yaml"
     config.parent.mkdir(parents=True)
@@ -96,6 +97,7 @@ def test_a_keyring_without_the_key_says_so_and_a_model_that_needs_none_answers(f
     assert "The keyring has no key OPENAI_API_KEY" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_variables_is_read_where_the_user_says_so(tmp_path: Path) -> None:
     config = tmp_path / "config" / "coderoom" / "config.yaml"
     config.parent.mkdir(parents=True)

@@ -165,6 +165,7 @@ async def test_nothing_of_a_long_line_is_cropped(terminal: Terminal) -> None:
     assert "; evil()" in terminal.screen
 
 
+@pytest.mark.slow
 async def test_very_long_code_is_shown_whole(terminal: Terminal) -> None:
     lines = [f"print({number})" for number in range(2000)]
     asking = asyncio.create_task(HumanApproval().decide(ApprovalRequest(code="\n".join(lines), context=[])))
@@ -272,6 +273,7 @@ async def test_without_an_editor_lines_are_asked_for(
     assert await asking == Edited(code="```python\nif True:\n    print(2)\n\n```")
 
 
+@pytest.mark.slow
 async def test_the_time_in_the_editor_does_not_count(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_script_prints_what_the_blocks_of_a_file_have_printed(tmp_path: Path) 
     assert repeated(export_run(journal, journal.find("last"), "script"), tmp_path / "empty") == said
 
 
+@pytest.mark.slow
 def test_a_script_repeats_what_failed_and_goes_on(tmp_path: Path) -> None:
     replies = [
         "```python\nx = 1\nprint(x)\nopen('made').write('')\n```\n\n```python\nprint('never')\n```",

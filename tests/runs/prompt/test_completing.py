@@ -54,6 +54,7 @@ def test_what_a_text_may_go_on_with(before: str, after: list[str]) -> None:
     assert found == after
 
 
+@pytest.mark.slow
 def test_teams_are_shipped_ones_and_files() -> None:
     assert list(teams("code")) == ["code-act", "coder-executor", "coder-reviewer"]
     assert list(teams("te")) == ["test-driven", "team.yaml"]
