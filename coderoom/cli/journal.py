@@ -118,8 +118,10 @@ def show_run(
     from rich.console import Console
 
     from coderoom.runs import RunView
+    from coderoom.runs.journal import TASK
     from coderoom.runs.record import network_in, network_words
     from coderoom.runs.run_log import read_records, read_steps
+    from coderoom.runs.said import undone_in
     from coderoom.runs.story import Branching, tell_steps
     from coderoom.runs.view import branch_tree
 
@@ -140,14 +142,18 @@ def show_run(
             typer.echo(visible(f"{html}: written"))
         return
     typer.echo(visible(_line(entry)))
-    records = read_records(opened, entry)
+    records, steps = read_records(opened, entry), list(opened.steps(entry.id))
+    undone = undone_in(steps)
+    are_undone = [step.number in undone for step in steps if step.kind == TASK]
     console = Console()
     view = RunView(console, all_branches=all_branches)
-    for record in records:
+    for record, is_undone in zip(records, are_undone, strict=True):
         view.begin(record)
         view.stop()
         for message in record.messages:
             view.show(message)
+        if is_undone:
+            typer.echo("The person has undone this task.")
         if entry.ended is not None and record is records[-1]:  # Only how a run has ended is known.
             view.end(record)
     view.show_rest()
@@ -155,7 +161,6 @@ def show_run(
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
         used: tuple[NetworkUse, ...] = ()
-        steps = list(opened.steps(entry.id))
         branchings = (told for told in tell_steps(steps) if isinstance(told, Branching))
         for step in steps:
             result = step.result

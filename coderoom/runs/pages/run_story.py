@@ -18,6 +18,7 @@ from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.pages.frame import badge, code_html, folded_html, prose_html, text_html
 from coderoom.runs.pages.run_files import file_html
+from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
     Branching,
@@ -85,6 +86,7 @@ class StoryHtml:
         for step in steps:
             if step.kind == MODEL and not (step.request or {}).get("branch"):
                 self._requests[step.actor].append(step.number)
+        self._undone = undone_in(steps)
         self._room = _MOST_HIGHLIGHTED
         self._depth = 0
         self.html = "".join(self._turns(steps))
@@ -119,6 +121,8 @@ class StoryHtml:
     def _article(self, told: Entry) -> str:
         """An entry with its place, which others can link to."""
         inner = self._inner(told)
+        if told.step in self._undone:
+            inner = f"<p>{badge('undone by the person', 'dim')}</p>{inner}"
         self.shown.append(told.step)
         place = f"step-{told.step}"
         asked = self._requests[told.source] or self._requests[""]  # `solve` has no agents.

@@ -65,6 +65,10 @@ def test_undo_brings_back_conversation_variables_and_files(chats: Chats) -> None
     text = json.dumps(chats.requests()[-1])
     assert "x is now 41" in text
     assert "Add one." not in text
+    told = coderoom("runs", "show", "last", cwd=chats.path, env=chats.env).stdout
+    assert [line.strip() for line in told.splitlines()].count("The person has undone this task.") == 1
+    page = coderoom("runs", "show", "last", "--html", "-", cwd=chats.path, env=chats.env).stdout
+    assert "undone by the person" in page
 
 
 def test_undo_goes_back_task_by_task_to_the_beginning(chats: Chats) -> None:
