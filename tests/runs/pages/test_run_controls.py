@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -57,6 +58,9 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
                 await question.get_by_text("while True").first.wait_for(timeout=20_000)
                 await question.get_by_role("button", name="Yes").click()
                 await question.wait_for(state="detached", timeout=20_000)
+                async with asyncio.timeout(20):
+                    while not list(tmp_path.rglob("started")):
+                        await asyncio.sleep(0.1)
                 await page.get_by_role("button", name="Stop the run").click()
                 await page.get_by_text("cancelled").first.wait_for(timeout=20_000)
                 assert await page.get_by_role("button", name="Stop the run").count() == 0
