@@ -372,14 +372,7 @@ class CodeRunner:
         *,
         kept: bool = True,
     ) -> ExecutionResult:
-        """Run code that a person has written, without approval.
-
-        Args:
-            blocks: The code.
-            cancellation_token: Ends it.
-            on_output: Called with output while it runs.
-            kept: Whether it is a step of the run. What only looks at the session is none.
-        """
+        """Run code that a person has written, without approval; see `CodingAgent.run_given`."""
         if not kept:
             await self.catch_up(cancellation_token)
             return await self.executor.run(blocks, cancellation_token, on_output)
