@@ -8,7 +8,6 @@ import coderoom._util.full  # noqa: F401
 from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
-    from coderoom.agents.attempt import Selection
     from coderoom.agents.branch_judges import BranchCheck, BranchJudge, BranchReviewer, BranchTests, Candidate, Mark
     from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig
     from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from coderoom.agents.judge_agent import JudgeAgent, JudgeAgentConfig
     from coderoom.agents.metadata import StopReason
     from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig, ReviewIssue, ReviewVerdict
+    from coderoom.agents.selection import Selection
     from coderoom.agents.variations import Variation
     from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
@@ -54,7 +54,6 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "coderoom.agents.attempt": "Selection",
         "coderoom.agents.branch_judges": "BranchCheck BranchJudge BranchReviewer BranchTests Candidate Mark",
         "coderoom.agents.code_act": "CodeActAgent CodeActAgentConfig",
         "coderoom.agents.code_executor": "CodeExecutorAgent CodeExecutorAgentConfig RetryDecision",
@@ -63,6 +62,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.agents.judge_agent": "JudgeAgent JudgeAgentConfig",
         "coderoom.agents.metadata": "StopReason",
         "coderoom.agents.reviewer": "ReviewerAgent ReviewerAgentConfig ReviewIssue ReviewVerdict",
+        "coderoom.agents.selection": "Selection",
         "coderoom.agents.variations": "Variation",
         "coderoom.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
     },

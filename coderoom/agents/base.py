@@ -1,31 +1,21 @@
-"""The base classes of all agents: their conversation, the loop of those that write code, and what they say.
-
-`ModelAgent` has a conversation with a model. `CodingAgent` writes code in it and has it run. At the end are the events,
-reports of code and pictures that they say.
-"""
+"""`CodingAgent`: the loop of all agents that write code and have it run."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePosixPath
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic
 
-from autogen_agentchat.agents import BaseChatAgent
-from autogen_agentchat.base import Handoff, Response, TaskResult
+from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
-    CodeGenerationEvent,
     HandoffMessage,
     MemoryQueryEvent,
     ModelClientStreamingChunkEvent,
@@ -35,12 +25,10 @@ from autogen_agentchat.messages import (
     ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
-from autogen_agentchat.state import BaseState
-from autogen_agentchat.utils import remove_images
-from autogen_core import CancellationToken, ComponentModel, FunctionCall, Image
+from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.code_executor import CodeBlock
 from autogen_core.memory import Memory
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
@@ -49,196 +37,29 @@ from autogen_core.models import (
     FunctionExecutionResultMessage,
     LLMMessage,
     RequestUsage,
-    SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import BaseTool
-from PIL import Image as PILImage
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from coderoom._util.closing import at_end_of_run, note_run
-from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.files import read_inside
+from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
-from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import (
-    EDITED,
-    MOST_CALLS,
-    Attempt,
-    CodeFormat,
-    CodeRunner,
-    Selection,
-    select_blocks,
-    select_from_reply,
-)
-from coderoom.agents.metadata import StopReason
+from coderoom.agents.attempt import Attempt, Ending, TurnT
+from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.conversation import ModelAgent
+from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, picture_of, report
+from coderoom.agents.selection import CodeFormat, Selection, select_blocks, select_from_reply
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.blocks import extract_code_blocks, fence
-from coderoom.models.budgets import Budget, Spending
+from coderoom.models.budgets import Budget
 from coderoom.models.calling import call_model
 from coderoom.models.compacting import CompactingContext
-from coderoom.models.structured import Answer, ask_structured
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, ExecutionResult, OnOutput, stream_gathered
-
-DecisionT = TypeVar("DecisionT", bound=BaseModel)
-
-
-class StreamingAgent(BaseChatAgent):
-    """An agent whose turns are streams that end with a `Response`."""
-
-    def __init__(self, name: str, description: str) -> None:
-        super().__init__(name, description=description)
-        note_run()
-        at_end_of_run(self.close)
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Take a turn and return its last item."""
-        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
-        assert isinstance(items[-1], Response)
-        return items[-1]
-
-
-class ConversationState(BaseState):
-    """An agent's saved state: its conversation, and which messages of an unfinished turn it contains."""
-
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
-
-
-class ModelAgent(ArgumentsConfig, StreamingAgent):
-    """An agent with a conversation, which is unbounded without a `model_context`."""
-
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        model_client: ChatCompletionClient | None,
-        model_context: ChatCompletionContext | None,
-        system_message: str | None,
-        budget: Budget | None,
-    ) -> None:
-        super().__init__(name, description)
-        if model_client is not None and getattr(model_client, "model_info", None) is None:
-            raise ValueError(
-                f"model_client must be one of AutoGen's model clients, not {model_client!r}; for instance "
-                "OpenAIChatCompletionClient(model=...) of autogen_ext.models.openai."
-            )
-        self._model_client = model_client
-        self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
-        self._initial_context: Mapping[str, Any] | None = None
-        self._taken: set[str] = set()
-        self._system_message = self._instructions = system_message or None
-        self.limit(budget)
-
-    def use_model(self, model_client: ChatCompletionClient) -> None:
-        """Ask another model from now on."""
-        self._model_client = model_client
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
-
-    async def _take(self, messages: Sequence[BaseChatMessage]) -> None:
-        """Add messages to the conversation, each of them once, also if a failed turn is repeated."""
-        await self._save_initial_context()
-        for message in messages:
-            # A question to a person is not for models.
-            if message.id in self._taken or keys.SHOWN in message.metadata:
-                continue
-            self._taken.add(message.id)
-            if isinstance(message, HandoffMessage):
-                for earlier in message.context:
-                    await self._model_context.add_message(earlier)
-            await self._model_context.add_message(message.to_model_message())
-
-    def _end_turn(self) -> None:
-        """The turn succeeded: from now on the same message may be added again."""
-        self._taken.clear()
-
-    async def _conversation(self, *more: LLMMessage) -> list[LLMMessage]:
-        """What the model gets: instructions, messages, then `more`; without images if it has no vision."""
-        assert self._model_client is not None
-        system = [] if self._instructions is None else [SystemMessage(content=self._instructions)]
-        messages = [*system, *await self._model_context.get_messages(), *more]
-        return messages if self._model_client.model_info.get("vision") else remove_images(messages)
-
-    async def _ask_for(
-        self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
-    ) -> Answer[DecisionT]:
-        """Ask a question about the conversation, without adding question and answer to it."""
-        assert self._model_client is not None
-        messages = await self._conversation(UserMessage(content=question, source=self.name))
-        with self._within_budget():
-            return await ask_structured(
-                self._model_client, messages, schema, source=self.name, cancellation_token=cancellation_token
-            )
-
-    # --- Its budget ---
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the agent may use."""
-        return self._budget
-
-    def limit(self, budget: Budget | None) -> None:
-        """Replace the agent's budget, and begin to count anew."""
-        self._budget = budget
-        self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
-
-    def _within_budget(self) -> AbstractContextManager[None]:
-        """Check and charge the agent's budget, if it has one, for what it does in this context."""
-        return nullcontext() if self._spending is None else self._spending.limiting(self)
-
-    # --- Its state and its config ---
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Return to the conversation before the first message, and begin to count anew."""
-        await self._save_initial_context()
-        await self._load_conversation(ConversationState(llm_context=self._initial_context or {}))
-        self.limit(self._budget)
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """The conversation, as JSON-like data."""
-        context = dict(await self._model_context.save_state())
-        state = ConversationState(type=f"{type(self).__name__}State", llm_context=context, taken=sorted(self._taken))
-        return state.model_dump()
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` returned; the empty state of AutoGen's agent is accepted too."""
-        await self._load_conversation(ConversationState.model_validate(state))
-
-    async def _load_conversation(self, state: ConversationState) -> None:
-        await self._save_initial_context()
-        self._taken = set(state.taken)
-        if state.llm_context:
-            await self._model_context.load_state(state.llm_context)
-        else:
-            await self._model_context.clear()
-
-    async def _save_initial_context(self) -> None:
-        if self._initial_context is None:
-            self._initial_context = await self._model_context.save_state()
-
-    def _dump_argument(self, name: str, value: Any) -> Any:
-        # AutoGen leaves None out of a dump, and a missing system message means the default one.
-        return value or "" if name == "system_message" else super()._dump_argument(name, value)
-
-
-# --- Agents that write code ---
+from coderoom.sandbox import ExecutionResult, OnOutput, stream_gathered
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
-Ending = TextMessage | HandoffMessage
-"""The message that ends a turn."""
 Said = asyncio.Queue[BaseAgentEvent | BaseChatMessage | None]
 """The items of a turn, each of which is done when it has been read; `None` at the end of the turn."""
 
@@ -249,53 +70,6 @@ _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
 _TRY_AGAIN = "Nothing of this code was run. Write other code that heeds the reason, or say why there is none."
 _NOT_RUN = "The turn was ended before the code above was run."
-
-
-@dataclass
-class Turn:
-    """What has happened in a turn so far. The agents' own turns add their limits.
-
-    Attributes:
-        token: Ends the turn's model calls and its code.
-        attempts: The attempts so far, in order.
-        tokens: How many tokens the model calls have used.
-        answer: The message that ends the turn, once there is one.
-        interrupted: Whether the last attempt was cut short by the end of the turn.
-    """
-
-    token: CancellationToken
-    attempts: list[Attempt] = field(default_factory=list)
-    tokens: int = 0
-    answer: Ending | None = None
-    interrupted: bool = False
-
-    @property
-    def number(self) -> int:
-        """The number of the next attempt, from 1."""
-        return len(self.attempts) + 1
-
-    @property
-    def was_refused(self) -> bool:
-        """Whether the last attempt was rejected."""
-        return bool(self.attempts) and self.attempts[-1].outcome is Outcome.REJECTED
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """Why there is no further attempt, whatever the limits; `None` if there may be one."""
-        if not self.attempts:
-            return None
-        *earlier, last = self.attempts
-        refused = [each.blocks for each in earlier if each.outcome is Outcome.REJECTED]
-        if self.was_refused and (last.is_final or last.blocks in refused):
-            return StopReason.REJECTED
-        if last.outcome is Outcome.CANCELLED:
-            return StopReason.CANCELLED
-        if last.failure is not None and any(last.failure == attempt.failure for attempt in earlier):
-            return StopReason.SAME_FAILURE
-        return None
-
-
-TurnT = TypeVar("TurnT", bound=Turn)
 
 
 class CodingAgentConfig(StrictConfig):
@@ -475,16 +249,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _tell_end(self, attempt: Attempt) -> None:
         """Say that an attempt has ended, and before that what a person has made of its code."""
         if attempt.edited:
-            text = "\n\n".join([EDITED, *attempt.fenced()])
-            await self.say(
-                CodeGenerationEvent(
-                    retry_attempt=attempt.number - 1,
-                    content=text,
-                    code_blocks=list(attempt.blocks),
-                    source=self.name,
-                    metadata={keys.EVENT: keys.EDITED},
-                )
-            )
+            await self.say(edited_event(self.name, attempt))
         await self.say(execution_event(self.name, attempt))
 
     async def _hand_over(self, turn: TurnT, calls: list[FunctionCall], usage: RequestUsage) -> HandoffMessage:
@@ -677,128 +442,3 @@ def _handoffs_by_name(
     if len(by_name) < len(made):
         raise ValueError(f"Two handoffs have the same name: {[handoff.name for handoff in made]}.")
     return by_name
-
-
-# --- What agents say ---
-
-
-def report(summary: str, attempt: Attempt) -> str:
-    """The final message of a turn: the model's words, then the code, the exit code and the output.
-
-    The code is marked `no-run`, so that an agent that runs code found in messages does not run it again.
-    """
-    parts = [summary.strip()] if summary.strip() else []
-    if not all(block.closed for block in extract_code_blocks(summary.strip())):
-        parts = [fence(summary.strip(), "text", "no-run")]  # A fence without an end would contain the report after it.
-    if attempt.ran:
-        parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
-    else:
-        parts.append(f"Attempt {attempt.number} was not run. {attempt.refusal}".strip())
-    parts += [EDITED] if attempt.edited else []
-    parts += attempt.fenced()
-    if attempt.output.strip():
-        parts += ["Output:", fence(attempt.output, "text", "no-run")]
-    if attempt.artifacts:
-        parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
-    return "\n\n".join([*parts, *attempt.selection.notes])
-
-
-def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:
-    """An attempt as metadata, for programs."""
-    found = {
-        keys.OUTCOME: attempt.outcome.value,
-        keys.EXIT_CODE: str(attempt.exit_code),
-        keys.RAN: str(attempt.ran).lower(),
-        keys.ATTEMPTS: str(attempt.number),
-        **({keys.EDITED_CODE: "true"} if attempt.edited else {}),
-    }
-    if stop_reason is not None:
-        found[keys.STOP_REASON] = stop_reason.value
-    if attempt.failure is not None:
-        found[keys.FAILURE] = attempt.failure
-    if attempt.artifacts:
-        listed = [
-            {"name": item.name, "media_type": item.media_type, "path": None if item.path is None else str(item.path)}
-            for item in attempt.artifacts
-        ]
-        found[keys.ARTIFACTS] = json.dumps(listed)
-    if attempt.output_file is not None:
-        found[keys.OUTPUT_FILE] = str(attempt.output_file)
-    return found
-
-
-def code_event(
-    source: str, message_id: str, reply: CreateResult, attempt: int, blocks: Sequence[CodeBlock]
-) -> CodeGenerationEvent:
-    """The model has written code, as attempt number `attempt`."""
-    return CodeGenerationEvent(
-        id=message_id,
-        retry_attempt=attempt - 1,
-        content=str(reply.content),
-        code_blocks=list(blocks),
-        source=source,
-        models_usage=reply.usage,
-    )
-
-
-def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
-    """The code has run, or was rejected."""
-    found = facts(attempt)
-    if attempt.calls:
-        found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:MOST_CALLS]])
-    return CodeExecutionEvent(
-        retry_attempt=attempt.number - 1, result=attempt.code_result, source=source, metadata=found
-    )
-
-
-def final_message(
-    source: str,
-    message_id: str,
-    reply: CreateResult | None,
-    attempt: Attempt | None,
-    stop_reason: StopReason = StopReason.NO_CODE,
-    otherwise: str = "",
-) -> TextMessage:
-    """The turn has ended, with a reply of the model, `otherwise` without one, and a report if it has run code."""
-    text, usage = ("", None) if reply is None else (str(reply.content), reply.usage)
-    if reply is not None and not text.strip():
-        text, otherwise = "", keys.EMPTY_REPLY
-    cut = None if reply is None else keys.WHY_CUT.get(reply.finish_reason)
-    if cut:
-        text = f"{text.rstrip()}\n\n(The model's reply is incomplete: {cut}.)".lstrip()
-    if attempt is None:
-        content, metadata = text or otherwise, {keys.STOP_REASON: stop_reason.value}
-    else:
-        # An answer does not change the result of the code.
-        content, metadata = report(text or otherwise, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: text}
-    if reply is not None and cut:
-        metadata[keys.CUT] = reply.finish_reason
-    return TextMessage(id=message_id, content=content, source=source, models_usage=usage, metadata=metadata)
-
-
-_PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-_LARGEST_PICTURE = 8 * 1024 * 1024
-_MOST_PIXELS = 25_000_000
-
-
-def picture_of(artifact: Artifact) -> Image | None:
-    """The picture in a file; `None` if it is too large or not a picture."""
-    if artifact.media_type not in _PICTURES or artifact.size > _LARGEST_PICTURE:
-        return None
-    try:
-        data, path = artifact.data, artifact.path
-        if path is not None:  # The code may have put something else there since.
-            root = path.parents[len(PurePosixPath(artifact.name).parts) - 1]
-            data = read_inside(root, artifact.name, _LARGEST_PICTURE)
-        if data is None:
-            return None
-        picture = PILImage.open(io.BytesIO(data), formats=[_PICTURES[artifact.media_type]])
-        return Image.from_pil(picture) if picture.width * picture.height <= _MOST_PIXELS else None
-    except Exception:  # Pillow raises many kinds of errors for a broken file.
-        return None
-
-
-def without_questions(result: TaskResult) -> TaskResult:
-    """A result without the questions to a person, which are not for agents and programs."""
-    kept = [message for message in result.messages if keys.SHOWN not in message.metadata]
-    return result.model_copy(update={"messages": kept})

@@ -25,9 +25,10 @@ from pydantic import Field
 from coderoom._util.tasks import await_with_token, cancel_and_wait, run_uncancellable, together
 from coderoom._util.text import output_name
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeRunner, calls_made
-from coderoom.agents.base import NOT_KEPT, CodingAgent, CodingAgentConfig, TurnT
+from coderoom.agents.attempt import Attempt, TurnT, calls_made
+from coderoom.agents.base import NOT_KEPT, CodingAgent, CodingAgentConfig
 from coderoom.agents.branch_judges import BranchJudge, Candidate, Mark, by_outcome
+from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.variations import MOST_BRANCHES, Variation, VariationConfig, variations_of
 from coderoom.approval import ApprovalRequest, ApprovalResponse, ask_approval
 from coderoom.errors import RequestError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 from weakref import WeakSet
 
@@ -20,18 +19,16 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
 from coderoom._util.tasks import aside, await_with_token
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
-from coderoom.agents.base import (
-    ConversationState,
-    Ending,
-    Turn,
-    final_message,
-)
+from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
 from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig, BranchRunner
+from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.code_session import CodeActSession, OnError
+from coderoom.agents.conversation import ConversationState
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
+from coderoom.agents.reports import final_message
+from coderoom.agents.selection import CodeFormat, Selection
 from coderoom.agents.tools import (
     check_imports,
     check_tools,
@@ -73,64 +70,8 @@ class CodeActAgentState(ConversationState):
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
 
 
-_SAME = 3
 _STAY = "in a session: variables, imports and functions that you define stay there for later."
 _GO = "in a new process each time: variables, imports and functions do not stay for later, and files do."
-
-
-@dataclass
-class LimitedTurn(Turn):
-    """A turn of a `CodeActAgent`.
-
-    Attributes:
-        max_steps: The most attempts.
-        max_tokens: The most tokens.
-        asked_again: Whether the model was informed that code in a reply was not run.
-        late: Whether the time limit has ended the turn.
-    """
-
-    max_steps: int = 10
-    max_tokens: int | None = None
-    asked_again: bool = False
-    late: bool = False
-
-    def end_late(self) -> None:
-        """End the turn at its time limit. Nothing begins afterwards, even if a client ignores its cancellation."""
-        self.late = True
-        self.token.cancel()
-
-    @property
-    def known_texts(self) -> list[str]:
-        """The code that was run and what it printed."""
-        codes = [block.code for attempt in self.attempts for block in attempt.blocks]
-        return [*codes, *(attempt.output for attempt in self.attempts)]
-
-    @property
-    def whole(self) -> Attempt | None:
-        """The last attempt, with all existing files that the turn has created or changed."""
-        if not self.attempts:
-            return None
-        found = {item.name: item for attempt in self.attempts for item in attempt.artifacts if not attempt.undone}
-        there = tuple(item for item in found.values() if item.path is None or item.path.exists())
-        return replace(self.attempts[-1], artifacts=there)
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """Why there is no further step; `None` if there is one."""
-        if self.late:
-            return StopReason.MAX_SECONDS
-        if not self.attempts:
-            return None
-        if reason := super().stop_reason:
-            return reason
-        last = [(each.blocks, each.output) for each in self.attempts[-_SAME:]]
-        if len(last) == _SAME and all(each == last[0] for each in last):
-            return StopReason.SAME_RESULT
-        if len(self.attempts) >= self.max_steps:
-            return StopReason.REJECTED if self.was_refused else StopReason.MAX_STEPS
-        if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            return StopReason.MAX_TOKENS
-        return None
 
 
 class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):

@@ -28,7 +28,7 @@ from coderoom._util.components import ArgumentsConfig
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import StreamingAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation import (

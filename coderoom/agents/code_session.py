@@ -16,8 +16,10 @@ from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 
 from coderoom._util.tasks import await_with_token, run_uncancellable
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
+from coderoom.agents.attempt import Attempt, calls_made
+from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.replay import PastCell, run_again
+from coderoom.agents.selection import Selection
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor

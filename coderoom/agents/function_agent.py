@@ -28,7 +28,7 @@ from autogen_core.models import (
 from autogen_core.tools import BaseTool, FunctionTool, Tool
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 
-from coderoom.agents.base import StreamingAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.blocks import without_thoughts
 from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.models.calling import call_model

@@ -15,9 +15,10 @@ from pydantic import Field
 
 from coderoom._util.components import ArgumentsConfig, Seconds, TimedConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import Item, StreamingAgent
+from coderoom.agents.base import Item
 from coderoom.agents.code_act import CodeActAgent
 from coderoom.agents.code_executor import CodeExecutorAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.approval import (
     Approval,
     ApprovalFuncType,

@@ -13,7 +13,7 @@ from autogen_core import CancellationToken, Component
 from coderoom._util.components import ArgumentsConfig, Seconds, StrictConfig
 from coderoom._util.tasks import await_with_token
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import StreamingAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.agents.reviewer import ReviewIssue, ReviewVerdict
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge import Judge, Programs, Verdict

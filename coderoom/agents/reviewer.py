@@ -14,8 +14,8 @@ from pydantic import BaseModel, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import texts_of
-from coderoom.agents.base import ModelAgent
+from coderoom.agents.conversation import ModelAgent
+from coderoom.agents.selection import texts_of
 from coderoom.blocks import Block, extract_code_blocks, fence, without_thoughts
 from coderoom.models.budgets import Budget
 from coderoom.models.structured import Answer

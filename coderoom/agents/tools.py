@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
 from coderoom._util.autogen import is_started
-from coderoom.agents.attempt import CodeFormat
+from coderoom.agents.selection import CodeFormat
 from coderoom.blocks import extract_code_blocks, normalize_language, without_thoughts
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (

@@ -16,7 +16,9 @@ from pydantic import Field
 from coderoom._util.autogen import agents_of, is_running
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import Item, StreamingAgent, without_questions
+from coderoom.agents.base import Item
+from coderoom.agents.conversation import StreamingAgent
+from coderoom.agents.reports import without_questions
 
 
 async def start_agents(team: Team) -> None:
