@@ -136,6 +136,49 @@ _SCHEMAS: Final = (
     );
     CREATE INDEX questions_run ON questions (run)
     """,
+    """
+    ALTER TABLE listing ADD COLUMN tasks INTEGER;
+    DROP VIEW listed;
+    CREATE VIEW listed AS
+        WITH known AS (
+            SELECT *, IFNULL(json_extract(given, '$.whole'), given) AS used
+            FROM (SELECT *, CASE WHEN json_valid(facts) THEN facts ELSE '{}' END AS given FROM runs)
+        ),
+        last AS (
+            SELECT known.*, (
+                SELECT json_extract(result, '$.passed') FROM steps WHERE run = known.id AND kind = 'verdict'
+                AND number = (SELECT MAX(number) FROM steps WHERE run = known.id)
+            ) AS passed FROM known
+        )
+        SELECT
+            (SELECT number FROM listing WHERE run = id), id, command, name,
+            IFNULL(model, (SELECT group_concat(DISTINCT value) FROM json_each(given, '$.models'))),
+            substr(task, 1, 80), started, outcome,
+            CASE
+                WHEN passed IS NOT NULL THEN iif(passed, 'passed', 'not passed')
+                WHEN command = 'solve' AND outcome IS NOT NULL
+                    THEN iif(json_extract(given, '$.succeeded'), 'passed', 'not passed')
+                WHEN json_extract(given, '$.approved') THEN 'approved'
+                WHEN NOT json_extract(given, '$.approved') THEN 'not approved'
+            END,
+            IFNULL(
+                json_extract(used, '$.attempts'),
+                (SELECT SUM(json_array_length(value, '$.attempts')) FROM json_each(given, '$.functions'))
+            ),
+            NULLIF(
+                IFNULL(
+                    json_extract(used, '$.prompt_tokens') + json_extract(used, '$.completion_tokens'),
+                    json_extract(used, '$.usage.prompt_tokens') + json_extract(used, '$.usage.completion_tokens')
+                ), 0
+            ),
+            json_extract(used, '$.cost_usd'),
+            IFNULL(
+                IFNULL(json_extract(used, '$.seconds'), json_extract(used, '$.duration')),
+                iif(command = 'exec', ended - started, NULL)
+            ),
+            0, json_extract(used, '$.tasks')
+        FROM last
+    """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _WAIT_SECONDS: Final = 60.0

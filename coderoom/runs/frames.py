@@ -25,7 +25,8 @@ def runs_frame(runs: Iterable[Any]) -> pandas.DataFrame:
     """A row for each `RunEntry`."""
     rows = []
     for run in runs:
-        facts, usage = run.facts, run.facts.get("usage") or {}
+        whole = run.facts.get("whole") or {}  # Of several tasks.
+        facts, usage = {**run.facts, **whole}, whole or run.facts.get("usage") or {}
         used = [usage.get(name) for name in _COUNTS[:2]]
         about = [facts.get(name) for name in ("cost_usd", "turns", "attempts", "answer", "error")]
         models = run.model or ", ".join(sorted(set((facts.get("models") or {}).values()))) or None

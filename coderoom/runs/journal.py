@@ -30,6 +30,7 @@ from coderoom.errors import JournalError, RequestError
 from coderoom.runs.asked import Asked
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.shown import run_html
+from coderoom.runs.totals import totals_of
 from coderoom.steps import MODEL
 
 if TYPE_CHECKING:
@@ -214,7 +215,10 @@ class Journal(Listing, Asked):
             self._sync_soon()
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
-        """Say how a run ended, and that no process works on it any more."""
+        """Say how a run ended, and that no process works on it any more; of several tasks, it keeps the totals too."""
+        with self._using() as database:
+            whole = totals_of(database, run)
+        facts = {**facts, "whole": whole} if whole else facts
         with self._using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",

@@ -92,7 +92,7 @@ class RunRow:
         command: The command.
         name: The team, or the file.
         model: The model, or the models of its agents.
-        task: The beginning of its task.
+        task: The beginning of its task; of several, that of the first one.
         started: When it began, in seconds since the epoch.
         state: The outcome, or `running`, or `killed`.
         verdict: `passed`, `not passed`, `approved` or `not approved`; `None`: nobody decided.
@@ -100,7 +100,9 @@ class RunRow:
         tokens: The tokens of its models.
         cost: Their list price in US dollars.
         seconds: How long it took.
+        tasks: How many tasks it has.
         found: A place with what was searched: what is before it, itself, and what is behind it.
+        last: The beginning of the last one; empty if there is only one.
     """
 
     run: str
@@ -115,7 +117,9 @@ class RunRow:
     tokens: int | None
     cost: float | None
     seconds: float | None
+    tasks: int
     found: tuple[str, ...] = ()
+    last: str = ""
 
 
 @dataclass(frozen=True)
@@ -223,14 +227,20 @@ def _conditions(wanted: RunQuery) -> str:
 def _row(database: sqlite3.Connection, number: int, values: dict[str, Any]) -> RunRow:
     task = f"(SELECT substr(task, 1, {_LONGEST_TASK}) FROM runs WHERE id = run)"
     columns = f"run, command, name, model, {task}, started, state, verdict, attempts, tokens, cost, seconds"
-    query = f"SELECT {columns} FROM (SELECT {_STATE} FROM listing) WHERE number = :number"
+    query = f"SELECT {columns}, IFNULL(tasks, 1) FROM (SELECT {_STATE} FROM listing) WHERE number = :number"
     row = RunRow(*database.execute(query, {**values, "number": number}).fetchone())
     if row.state in ("running", "killed"):  # What it has used is only in its steps.
         used = "json_extract(result, '$.usage.prompt_tokens') + json_extract(result, '$.usage.completion_tokens')"
-        sums = f"SUM(kind = 'code'), SUM(iif(kind = 'model' AND json_valid(result), {used}, 0)), MAX(at)"
-        attempts, tokens, last = database.execute(f"SELECT {sums} FROM steps WHERE run = ?", (row.run,)).fetchone()
+        tokens_of = f"iif(kind = 'model' AND json_valid(result), {used}, 0)"
+        sums = f"SUM(kind = 'task'), SUM(kind = 'code'), SUM({tokens_of}), MAX(at)"
+        found = database.execute(f"SELECT {sums} FROM steps WHERE run = ?", (row.run,))
+        tasks, attempts, tokens, last = found.fetchone()
         end = time.time() if row.state == "running" else last or row.started
-        row = replace(row, attempts=attempts, tokens=tokens, seconds=end - row.started)
+        row = replace(row, attempts=attempts, tokens=tokens, seconds=end - row.started, tasks=tasks or 1)
+    if row.tasks > 1:
+        task = f"substr(json_extract(result, '$.task'), 1, {_LONGEST_TASK})"
+        query = f"SELECT {task} FROM steps WHERE run = ? AND kind = 'task' ORDER BY number DESC LIMIT 1"
+        row = replace(row, last=database.execute(query, (row.run,)).fetchone()[0])
     if values["text"].strip():
         (text,) = database.execute("SELECT text FROM searched WHERE rowid = ?", (number,)).fetchone()
         row = replace(row, found=_place(_together(text), values["text"]))

@@ -121,21 +121,25 @@ def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: boo
         inner = "".join(f"<div>{part}</div>" for part in (words, shown) if part)
         body = f'<div class="beside">{inner}</div>{printed}'
         parts.append(section_html("answer", "Answer" if words else "Shown", body, "card answer"))
-    # The facts are those of the last task, and of the end.
-    of_last = " (the last task)" if sum(step.kind == TASK for step in steps) > 1 else ""
+    # Other facts are those of the last task, and of the end.
+    whole: Mapping[str, Any] = facts.get("whole") or facts
+    tasks = sum(step.kind == TASK for step in steps)
+    of_last = " (the last task)" if tasks > 1 and whole is facts else ""
     used = [step.result["usage"] for step in steps if step.kind == MODEL]
     tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
-    cost = facts.get("cost_usd") if tokens == (facts.get("usage") or {}).get("total_tokens") else None
+    is_known = whole is not facts or tokens == (facts.get("usage") or {}).get("total_tokens")
+    cost = whole.get("cost_usd") if is_known else None
     models = sorted(set((facts.get("models") or {}).values()))
     hosts = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
-    attempts, began = facts.get("attempts"), datetime.fromtimestamp(entry.started).astimezone()
+    attempts, began = whole.get("attempts"), datetime.fromtimestamp(entry.started).astimezone()
     grid = {
         "file" if entry.command == "exec" else "team": text_html(entry.name),
         "model": text_html(entry.model or ", ".join(models)),
         "began": f'<span class="nowrap">{began:%Y-%m-%d %H:%M:%S %Z}</span>',
-        "time": f"{facts['seconds']:.1f} s{of_last}" if "seconds" in facts else "",
+        "tasks": f"{tasks:,}" if tasks > 1 else "",
+        "time": f"{whole['seconds']:.1f} s{of_last}" if "seconds" in whole else "",
         "stopped": text_html(reason),
-        "attempts": f"{attempts:,}" if attempts else "",
+        "attempts": f"{attempts:,}{of_last}" if attempts else "",
         "tokens": f"{tokens:,}" if tokens else "",
         "cost": "" if cost is None else in_dollars(cost),
         "isolation": text_html(facts.get("isolation")),

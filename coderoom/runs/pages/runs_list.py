@@ -159,11 +159,13 @@ def _head(asked: Mapping[str, str], wanted: RunQuery, name: str) -> str:
 
 def _row(row: RunRow) -> str:
     began = f"{datetime.fromtimestamp(row.started).astimezone():%Y-%m-%d %H:%M}"
-    task = " ".join(without_files(row.task).split())[:_LONGEST_TASK] or row.name or row.run
-    found = ""
+    task, last = (" ".join(without_files(each).split())[:_LONGEST_TASK] for each in (row.task, row.last))
+    task, found = task or row.name or row.run, ""
+    if last:
+        found = f'<p class="found dim">{row.tasks} tasks, the last one: {text_html(last)}</p>'
     if row.found and row.found[1] not in task:
         before, itself, behind = map(text_html, row.found)
-        found = f'<p class="found dim">{before}<mark>{itself}</mark>{behind}</p>'
+        found += f'<p class="found dim">{before}<mark>{itself}</mark>{behind}</p>'
     address, name = f"./{escape(quote(row.run, safe=''))}", f"compare {task}, {began}"
     cells = {
         "began": f'<td class="nowrap" data-label="began">{began}</td>',

@@ -14,7 +14,7 @@ from coderoom.runs import Journal, Step
 from coderoom.runs.listing import COLUMNS, RunQuery
 from coderoom.runs.pages.runs_list import runs_list_page
 from tests.support.browser import browsing, faults_of, serving, visiting
-from tests.support.commands import coderoom
+from tests.support.commands import coderoom, recording
 
 HOSTILE = "<script>document.title = 'run'</script>\x1b[31m\u202e\" onfocus=alert(1) x='"
 
@@ -113,6 +113,27 @@ def test_a_journal_of_the_version_before_gets_its_list(tmp_path: Path) -> None:
     assert [row.run for row in rows] == [broken, run]
     assert journal.listed(RunQuery()).rows == rows
     assert found(journal, text="task 4") == [run]
+    journal.close()
+
+
+@pytest.mark.slow
+def test_a_chat_has_the_totals_of_all_its_tasks_and_the_last_one(tmp_path: Path) -> None:
+    reply = "```python\nprint(1)\n```"
+    model = recording(tmp_path / "r.json", [reply, "One.", reply, "Two."])
+    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    done = coderoom("chat", "code-act", "--model", model, cwd=tmp_path, env=env, stdin="Begin.\nGo on <b>.\n")
+    assert done.returncode == 0, done.stderr
+    journal = Journal(tmp_path / "journal")
+    [row] = journal.listed(RunQuery()).rows
+    steps = list(journal.steps(row.run))
+    used = [step.result["usage"] for step in steps if step.kind == "model"]
+    assert (row.task, row.tasks, row.last, row.attempts) == ("Begin.", 2, "Go on <b>.", 2)
+    assert row.tokens == sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
+    assert row.seconds == pytest.approx(sum(step.seconds for step in steps), abs=0.002)  # One after the other.
+    assert "2 tasks, the last one: Go on &lt;b&gt;." in runs_list_page(journal, {})
+    assert journal.runs_frame()["attempts"].tolist() == [2]
+    journal.claim(row.run)  # While it goes on, only its steps know.
+    assert (journal.listed(RunQuery()).rows[0].tasks, journal.listed(RunQuery()).rows[0].last) == (2, "Go on <b>.")
     journal.close()
 
 
