@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -125,7 +125,12 @@ def agents_of(team: Any, *, hidden: bool = False) -> Iterator[Any]:
 
     With `hidden`, also those of teams inside an agent, such as a `TeamAgent` or `SocietyOfMindAgent`.
     """
-    for participant in getattr(team, "_participants", ()):
+    yield from agents_in(getattr(team, "_participants", ()), hidden=hidden)
+
+
+def agents_in(participants: Iterable[Any], *, hidden: bool = False) -> Iterator[Any]:
+    """The agents among participants of a team, and those of nested teams; see `agents_of`."""
+    for participant in participants:
         if isinstance(participant, Team):
             yield from agents_of(participant, hidden=hidden)
             continue

@@ -87,7 +87,8 @@ class BranchRunner(CodeRunner):
     def __init__(self, trunk: CodeRunner, forks: _Forks, place: int, one_by_one: asyncio.Lock) -> None:
         vars(self).update(vars(trunk))
         self.last_attempt, self.is_live = None, False
-        self._past, self._mark, self._before = [], None, None
+        self._mark, self._before = None, None
+        self.past = replace(trunk.past, known=[], cells=list(trunk.past.cells))
         self._forks, self._place = forks, place
         self._to_keep: list[str] = []
         self._undoes, self._can_undo = trunk.can_undo, False
@@ -119,6 +120,9 @@ class BranchRunner(CodeRunner):
     def _is_overlaid(self) -> bool:
         return self.is_live or super()._is_overlaid  # A fork has no folder on this machine.
 
+    def _lose_variables(self) -> None:
+        """Those of the session stay, until it is known which branch goes on."""
+
     async def land(self, trunk: CodeRunner, token: CancellationToken) -> None:
         """Have the agent's own runner go on from here."""
 
@@ -137,7 +141,7 @@ class BranchRunner(CodeRunner):
         for text in self._to_keep:
             await trunk.keep(text)
         trunk.go_on(self)
-        if self._past:  # If the run was killed before that, the files were in a fork, and have ended with it.
+        if self.past.known:  # If the run was killed before that, the files were in a fork, and have ended with it.
             await once("become", {}, catch_up, str, str)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
@@ -241,7 +245,7 @@ class BranchingAgent(CodingAgent[TurnT]):
     def branches_out(self) -> bool:
         """Whether the next step after a failure is taken in branches."""
         many = len(self._variations) > 1 and self._variation is None
-        return many and self._runner.branchings < MOST_FORKS_IN_A_ROW
+        return many and self._runner.past.branchings < MOST_FORKS_IN_A_ROW
 
     async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
         """Say something, in a branch when all branches have ended."""

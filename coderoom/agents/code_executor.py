@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -23,6 +23,7 @@ from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.metadata import StopReason
+from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import facts, final_message
 from coderoom.agents.selection import Selection, texts_of
 from coderoom.agents.tools import with_help
@@ -225,6 +226,17 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
         self._retry_from: RetryFrom = retry_from
 
     # --- The interface of AutoGen's agents ---
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """The conversation, and of a session that agents share the code that has run, as JSON-like data."""
+        shared = self._runner.shared
+        return await super().save_state() if shared is None else {**await super().save_state(), **shared.save()}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save_state` returned; a session that agents share runs its code again before the next code."""
+        await super().load_state(state)
+        if self._runner.shared is not None:
+            self._runner.shared.load([PastCell.model_validate(cell) for cell in state.get("cells", ())])
 
     async def close(self) -> None:
         """Stop the executor. It starts again if the agent is used again."""

@@ -21,8 +21,9 @@ from coderoom._util.files import write_inside
 from coderoom._util.tasks import aside, await_with_token, is_large
 from coderoom._util.text import bound_output, output_name, save_output, visible
 from coderoom.agents.attempt import Attempt
-from coderoom.agents.replay import PastCell, run_again
+from coderoom.agents.replay import PastCell, SessionPast, run_again
 from coderoom.agents.selection import Selection
+from coderoom.agents.shared_session import SharedSession
 from coderoom.approval import (
     Approval,
     ApprovalFuncType,
@@ -61,7 +62,8 @@ class CodeRunner:
 
     Attributes:
         last_attempt: The last one, as far as known if it was cancelled; `None` if its code was not started.
-        branchings: How often the session has become one of its forks since it began.
+        past: What has run in the session.
+        shared: The session that other agents use, too; `None`: it is only this one's.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class CodeRunner:
         self.max_output_chars = max_output_chars
         self.can_undo = can_undo
         self.last_attempt: Attempt | None = None
-        self.branchings = 0
+        self.past = SessionPast()
+        self.shared: SharedSession | None = None
+        self._reader = object()
         # For whole outputs, if the executor has no folder on this machine.
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
         # The state before the code that `undo` undoes, and how many of the known cells had run before it.
@@ -88,10 +92,8 @@ class CodeRunner:
         # What was saved since, by paths.
         self._texts: dict[str, bytes] = {}
         self._before: int | None = None
-        # The cells whose results are known from before the run was resumed, with their names and branches.
-        self._past: list[tuple[str, str, PastCell]] = []
-        self._has_run = False
-        self._count = 0
+        # The same of the cells of a shared session.
+        self._before_shared: int | None = None
 
     async def attempt(
         self,
@@ -126,6 +128,7 @@ class CodeRunner:
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
             known = getattr(self.given, "interrupted", None) or unknown
+            self._remember(PastCell(blocks=list(selection.blocks), outcome=Outcome.CANCELLED), known.state_lost)
             self.last_attempt = replace(self._to_attempt(number, selection, known), edited=is_edited)
             raise
         large, saved = is_large(result.output), await self._put(result.output)
@@ -150,14 +153,24 @@ class CodeRunner:
         finally:
             await self.release()
 
-    def state(self) -> tuple[Any, ...]:
-        """What has run so far, for `go_back`."""
-        return list(self._past), self._has_run, self._count, self.branchings
+    def share(self, session: SharedSession) -> None:
+        """Run the code in a session that other agents use, too, from the first code on."""
+        self.given = self.executor = session.executor
+        session.executor.has_owner = True
+        self.shared, self.past = session, session.past
 
-    def go_back(self, state: tuple[Any, ...]) -> None:
+    def news(self) -> str:
+        """What the agent has to know about a shared session: what is lost of it; empty if there is nothing new."""
+        return "" if self.shared is None else self.shared.news_for(self._reader)
+
+    def state(self) -> SessionPast:
+        """What has run so far, for `go_back`."""
+        return replace(self.past, known=list(self.past.known), cells=list(self.past.cells))
+
+    def go_back(self, state: SessionPast) -> None:
         """Go on from a `state`, which the executor has again."""
-        past, self._has_run, self._count, self.branchings = state
-        self._past, self.last_attempt = list(past), None
+        vars(self.past).update(vars(replace(state, known=list(state.known), cells=list(state.cells))))
+        self.last_attempt = None
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Undo the code since the last `release`; return what was restored, in words, and nothing if nothing was."""
@@ -173,22 +186,27 @@ class CodeRunner:
 
         if not self.can_undo:
             return ""
-        known = bool(self._past[self._before or 0 :])
-        del self._past[self._before or 0 :]
+        known = bool(self.past.known[self._before or 0 :])
+        del self.past.known[self._before or 0 :]
+        if self._before_shared is not None:
+            del self.past.cells[self._before_shared :]
         return await once("undo", {}, restore, str, str)
 
     @property
     def is_current(self) -> bool:
         """Whether the executor has the state of all code so far, of which no results are only known."""
-        return self._has_run and not self._past
+        return self.past.has_run and not self.past.known
 
     def go_on(self, branch: CodeRunner) -> None:
         """Go on from what a branch has run: the executor has its state, but for code whose results are only known."""
-        self.last_attempt, self._count = branch.last_attempt, branch._count
-        self.branchings += 1
+        self.last_attempt, self.past.count = branch.last_attempt, branch.past.count
+        self.past.branchings += 1
         lost = branch.last_attempt is not None and branch.last_attempt.state_lost
-        self._past = [] if lost else [*self._past, *branch._past]
-        self._mark = self._before = None
+        self.past.known = [] if lost else [*self.past.known, *branch.past.known]
+        self.past.cells = branch.past.cells
+        if lost:
+            self._lose_variables()
+        self._mark = self._before = self._before_shared = None
 
     def placed(self, artifacts: Sequence[Artifact]) -> tuple[Artifact, ...]:
         """The files of a branch in the executor's folder, which has them now."""
@@ -197,19 +215,22 @@ class CodeRunner:
 
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""
-        mark, self._mark, self._before = self._mark, None, None
+        mark, self._mark, self._before, self._before_shared = self._mark, None, None, None
         self._texts.clear()
         if mark is not None:
             await self.given.release(mark)
 
     async def restart(self) -> None:
         """Begin the session anew: the code before it is not run again."""
-        self._past, self.branchings = [], 0
+        self.past.known, self.past.branchings, self.past.cells, self.past.to_restore = [], 0, [], False
+        self._lose_variables()
         await self.executor.restart()
 
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""
         await self.executor.stop()
+        if self.shared is not None:
+            self.shared.end()
         while self._folders:
             self._folders.pop().cleanup()
         if isinstance(self.approval, Approval):
@@ -226,26 +247,51 @@ class CodeRunner:
                 await await_with_token(self.executor.start(), cancellation_token)
                 self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
             cell.set(name)
-            self._has_run = True
-            return await self.executor.run(blocks, cancellation_token, on_output)
+            self.past.has_run = True
+            result = await self.executor.run(blocks, cancellation_token, on_output)
+            if self.shared is None:
+                return result
+            cell_run = PastCell(blocks=list(blocks), calls=self.shared.take_calls(), outcome=result.outcome)
+            self._remember(cell_run.with_output(result.output), result.state_lost)
+            news = self.news()
+            return replace(result, output=f"[{news}]\n{result.output}") if news else result
 
         def load(found: Any) -> ExecutionResult:
             result = _RESULT.validate_python(found)
             past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
             is_lost = result.state_lost and not self._is_overlaid  # Changes of an overlay are not.
-            self._past = [] if is_lost else [*self._past, (name, branch.get(), past)]
+            self.past.known = [] if is_lost else [*self.past.known, (name, branch.get(), past)]
+            self._remember(past, result.state_lost)
             return result
 
         if self._before is None:
-            self._before = len(self._past)
-        self._count += 1
+            self._before = len(self.past.known)
+        self.past.count += 1
         request = {"blocks": [[block.language, block.code] for block in blocks]}
-        name = hashlib.sha256(f"{branch.get()}{self._count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
+        name = hashlib.sha256(f"{branch.get()}{self.past.count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
         return await once(CODE, request, run, _dump, load)
+
+    def _remember(self, done: PastCell, state_lost: bool) -> None:
+        """Note code that has run in a session that agents share."""
+        if self.shared is None:
+            return
+        if state_lost:
+            self.past.cells = []
+            self._lose_variables()
+        if self._before_shared is None:
+            self._before_shared = len(self.past.cells)
+        if done.outcome is Outcome.OK or not state_lost:
+            self.past.cells.append(done)
+
+    def _lose_variables(self) -> None:
+        if self.shared is not None:
+            self.shared.lose_variables()
 
     async def catch_up(self, cancellation_token: CancellationToken) -> None:
         """Run the code again whose results are known, since its variables or its changes are needed."""
-        past, self._past, self._before = self._past, [], 0
+        if self.shared is not None:
+            await self.shared.prepare(cancellation_token)
+        past, self.past.known, self._before = self.past.known, [], 0
         if not past or not (getattr(self.given, "state", None) == "session" or self._is_overlaid):
             return
         here = branch.get()
@@ -256,6 +302,8 @@ class CodeRunner:
                 again = await run_again(before, self.executor, cancellation_token)
             finally:
                 branch.set(here)
+            if self.shared is not None:
+                before.calls = self.shared.take_calls()
             if again.cell is None:
                 note(f"What earlier code had set is lost: {again.remark}.")
             elif again.remark:
@@ -267,7 +315,7 @@ class CodeRunner:
 
     async def changes(self, cancellation_token: CancellationToken) -> str:
         """What the code has changed in a workspace that stays as it is, as a diff that is not too long."""
-        if not (self._count and self._is_overlaid):
+        if not (self.past.count and self._is_overlaid):
             return ""
 
         async def diff() -> str:

@@ -18,8 +18,9 @@ from autogen_core.tools import Workbench
 from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom.agents.attempt import Attempt, calls_made
 from coderoom.agents.code_runner import CodeRunner
-from coderoom.agents.replay import PastCell, run_again
+from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
+from coderoom.agents.shared_session import SharedSession
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -35,14 +36,15 @@ from coderoom.sandbox import (
 
 OnError = Literal["keep", "rollback"]
 
-_RUN_AGAIN = (
-    "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
-)
 _users: WeakKeyDictionary[CodeExecutor, ref[CodeActSession]] = WeakKeyDictionary()
 
 
 class CodeActSession:
-    """Runs an agent's cells, and remembers those that succeeded."""
+    """Runs an agent's cells, and remembers those that succeeded.
+
+    Attributes:
+        shared: The session that other agents use, too, which remembers the cells; `None`: only this one's.
+    """
 
     def __init__(
         self,
@@ -64,6 +66,8 @@ class CodeActSession:
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
+        self._offered: tuple[HostFunction, ...] | None = None
+        self.shared: SharedSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cells: list[PastCell] = []
         self._failed = 0
@@ -71,25 +75,38 @@ class CodeActSession:
         self._called: list[FunctionCall] = []
         self._forgotten: list[FunctionCall] = []
 
+    def share(self, session: SharedSession) -> None:
+        """Have the cells run in a session that other agents use, too; see `CodeRunner.share`."""
+        self.shared, self._executor = session, session.executor
+
     async def functions(self) -> tuple[HostFunction, ...]:
-        """The functions that the cells may call; workbenches are started for their tools on first use."""
+        """The agent's functions, which are offered to its cells; see `find_functions`."""
+        if self.shared is not None:
+            await self.shared.offer()
+            return await self.find_functions()
         # Its functions and the code that is run again belong to one agent.
         user = _users.get(self._executor)
         if (user and user()) not in (None, self):
             raise RequestError(
-                "Another CodeActAgent uses this executor. Give each agent one of its own, or close the other one first."
+                "Another CodeActAgent uses this executor. Give each agent one of its own, close the other one first, "
+                "or use CodingTeam(shared_session=True)."
             )
         _users[self._executor] = ref(self)
+        functions = await self.find_functions()
+        if functions is not self._offered and isinstance(self._executor, SandboxCodeExecutor):
+            await self._executor.offer([self._recorder.wrap(function) for function in functions])
+            self._offered = functions
+        return functions
+
+    async def find_functions(self) -> tuple[HostFunction, ...]:
+        """The agent's functions; workbenches are started for their tools on first use."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
             self._to_restore, self._functions, self._are_set = True, None, False
             await self._workbenches.stop()
         self._loop = loop
         if self._functions is None:
-            functions = await host_functions([*self._tools, *await self._workbenches.functions()])
-            if isinstance(self._executor, SandboxCodeExecutor):
-                await self._executor.offer([self._recorder.wrap(function) for function in functions])
-            self._functions = functions
+            self._functions = tuple(await host_functions([*self._tools, *await self._workbenches.functions()]))
         return self._functions
 
     async def run(
@@ -128,6 +145,8 @@ class CodeActSession:
         await self.set_variables(cancellation_token)
         self._recorder.take()
         result = await self._runner.run_given(blocks, cancellation_token, on_output, kept=kept)
+        if self.shared is not None:
+            return result
         if result.state_lost:
             self._cells, self._failed, self._are_set = [], 0, False
         if kept and result.outcome is Outcome.OK:
@@ -167,6 +186,10 @@ class CodeActSession:
                 raise RequestError(f"The initial imports and variables of a CodeActAgent cannot be set: {why}")
             self._are_set = result.outcome is Outcome.OK
 
+    def forget_variables(self) -> None:
+        """The session has begun anew, without the initial variables."""
+        self._are_set = False
+
     async def _conclude(self, undo: bool) -> None:
         """Remember code that succeeded; undo other code, unless its executor was stopped, which is not undone."""
         attempt = self._runner.last_attempt
@@ -183,6 +206,8 @@ class CodeActSession:
             selection = replace(attempt.selection, notes=(*attempt.selection.notes, note))
             self._runner.last_attempt = replace(attempt, selection=selection, undone="files" in undone)
             return
+        if self.shared is not None:
+            return
         if attempt.state_lost:
             self._cells, self._failed, self._are_set = [], 0, False
         if attempt.outcome is Outcome.OK:
@@ -198,12 +223,15 @@ class CodeActSession:
 
     async def save(self) -> dict[str, Any]:
         """The arguments of `load`."""
-        return {"cells": self._cells, "failed": self._failed, "workbench": await self._workbenches.save_state()}
+        cells = self._cells if self.shared is None else self.shared.past.cells
+        return {"cells": cells, "failed": self._failed, "workbench": await self._workbenches.save_state()}
 
     async def load(self, cells: Sequence[PastCell], failed: int, workbench: Sequence[Mapping[str, Any]]) -> None:
         """Restore these cells before the next use."""
-        self._cells, self._failed = list(cells), failed
-        self._to_restore = True
+        if self.shared is not None:
+            self.shared.load(cells)
+        else:
+            self._cells, self._failed, self._to_restore = list(cells), failed, True
         # If a team resets a failed turn, the conversation no longer contains its calls.
         self._forgotten += self._called
         self._called = []
@@ -214,50 +242,33 @@ class CodeActSession:
 
         Returns a note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
         """
+        if self.shared is not None:
+            await self.shared.prepare(cancellation_token)
+            return "\n\n".join([*filter(None, [self._runner.news()]), *self._take_forgotten()])
         if not self._to_restore:
             return ""
         await self._runner.restart()
         self._are_set = False
         await self.set_variables(cancellation_token)
-        back: list[PastCell] = []
-        lost: list[str] = []
-        changed: list[str] = []
-        try:
-            for cell in self._cells:
-                self._recorder.answer_from(cell.calls)
-                again = await run_again(cell, self._runner.executor, cancellation_token)
-                if again.cell is None:
-                    lost.append(again.remark)
-                    continue
-                if again.remark:
-                    changed.append(again.remark)
-                back.append(again.cell)
-        finally:
-            self._recorder.answer_from(None)
+        again = await run_all_again(self._cells, self._recorder, self._runner.executor, cancellation_token)
         if self._failed:
-            lost.append(f"code that had not ended well ({self._failed} times) was not run again")
-        self._cells, self._failed, self._to_restore = back, 0, False
-        notes = []
-        if lost:
-            gone = "What that code had set is gone. Set it again before you use it."
-            notes.append(f"Not everything came back:\n{_listed(lost)}\n{gone}")
-        if changed:
-            look = "What it has set may differ from what you saw before; look at it again before you rely on it."
-            notes.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{look}")
-        if notes:
-            notes[0] = f"{_RUN_AGAIN} {notes[0]}"
-        if self._forgotten:
-            notes.append(
-                "An earlier turn was interrupted; conversation and variables were restored to the state before it.\n"
-                + calls_made(self._forgotten)
-            )
-            self._forgotten = []
-        return "\n\n".join(notes)
+            again.lost.append(f"code that had not ended well ({self._failed} times) was not run again")
+        self._cells, self._failed, self._to_restore = again.cells, 0, False
+        return "\n\n".join([*again.notes(), *self._take_forgotten()])
+
+    def _take_forgotten(self) -> list[str]:
+        """A note on the calls of a turn that was reset."""
+        calls, self._forgotten = self._forgotten, []
+        if not calls:
+            return []
+        reset = "An earlier turn was interrupted; conversation and variables were restored to the state before it."
+        return [f"{reset}\n{calls_made(calls)}"]
 
     async def close(self) -> None:
         """Stop the executor and the workbenches; before the next use the cells are run again."""
         self._to_restore = bool(self._cells or self._failed)
-        self._functions, self._are_set = None, False
+        self._functions = self._offered = None
+        self._are_set = False
         try:
             await self._runner.close()
         finally:
@@ -270,7 +281,3 @@ class CodeActSession:
         self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
         await self._workbenches.reset()
-
-
-def _listed(items: Sequence[str]) -> str:
-    return "\n".join(f"- {item}" for item in items)

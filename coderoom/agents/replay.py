@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from autogen_core import CancellationToken
@@ -12,13 +14,16 @@ from pydantic import Field
 
 from coderoom._util.components import StrictConfig
 from coderoom.outcome import Outcome
-from coderoom.sandbox import RecordedCall
+from coderoom.sandbox import CallRecorder, RecordedCall
 
 if TYPE_CHECKING:
     from coderoom.contracts import Executor  # It imports the judge.
 
 _BEGINNING = 500
 _SHOWN = 200
+_RUN_AGAIN = (
+    "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
+)
 
 
 class PastCell(StrictConfig):
@@ -68,7 +73,80 @@ async def run_again(cell: PastCell, executor: Executor, cancellation_token: Canc
     return Replayed(cell.with_output(result.output), f"{cell.words} gave {before!r} before and {now!r} now")
 
 
+class AllReplayed(NamedTuple):
+    """What came of all code of a session that was run again.
+
+    Attributes:
+        cells: The code that came back, with its new output.
+        lost: What is lost.
+        changed: What came out otherwise.
+    """
+
+    cells: list[PastCell]
+    lost: list[str]
+    changed: list[str]
+
+    def notes(self) -> list[str]:
+        """What the model has to know; empty if all is as before."""
+        notes = []
+        if self.lost:
+            gone = "What that code had set is gone. Set it again before you use it."
+            notes.append(f"Not everything came back:\n{_listed(self.lost)}\n{gone}")
+        if self.changed:
+            look = "What it has set may differ from what you saw before; look at it again before you rely on it."
+            notes.append(f"Some of it came out otherwise this time:\n{_listed(self.changed)}\n{look}")
+        if notes:
+            notes[0] = f"{_RUN_AGAIN} {notes[0]}"
+        return notes
+
+
+async def run_all_again(
+    cells: Sequence[PastCell], recorder: CallRecorder, executor: Executor, cancellation_token: CancellationToken
+) -> AllReplayed:
+    """Run the code of a session again, with the recorded results of its calls of functions."""
+    replayed = AllReplayed([], [], [])
+    try:
+        for cell in cells:
+            recorder.answer_from(cell.calls)
+            again = await run_again(cell, executor, cancellation_token)
+            if again.cell is None:
+                replayed.lost.append(again.remark)
+                continue
+            if again.remark:
+                replayed.changed.append(again.remark)
+            replayed.cells.append(again.cell)
+    finally:
+        recorder.answer_from(None)
+    return replayed
+
+
+@dataclass
+class SessionPast:
+    """What has run in a session.
+
+    Attributes:
+        known: The code whose results are known from before the run was resumed, which has not run in this session yet,
+            with its names and branches.
+        has_run: Whether code has run.
+        count: How much code was to run.
+        branchings: How often the session has become one of its forks since it began.
+        cells: All code that has run, if agents share the session: what is to run again in a new one.
+        to_restore: Whether it is to run again before the next code.
+    """
+
+    known: list[tuple[str, str, PastCell]] = field(default_factory=list)
+    has_run: bool = False
+    count: int = 0
+    branchings: int = 0
+    cells: list[PastCell] = field(default_factory=list)
+    to_restore: bool = False
+
+
 def digest_of(output: str, *more: str) -> str:
     """A digest of an output, without addresses and cell numbers, which always differ."""
     text = "\0".join([re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output), *more])
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)

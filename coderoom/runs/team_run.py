@@ -485,9 +485,9 @@ _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCode
 
 
 def executors_of(team: Any) -> list[Any]:
-    """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
+    """The executors of a team's agents, those of nested teams too, and agents that run code without one; each once."""
     found = [agent if isinstance(agent, HasSandbox) else executor_of(agent) for agent in agents_of(team)]
-    return [executor for executor in found if executor is not None]
+    return list({id(executor): executor for executor in found if executor is not None}.values())
 
 
 def coding_agents_of(team: Any) -> list[CodingAgent[Any]]:

@@ -19,11 +19,15 @@ from coderoom._util.autogen import (
     QuietRuntime,
     RoundRobinGroupChatConfig,
     RoundRobinGroupChatManager,
+    agents_in,
+    executor_of,
     is_running,
 )
 from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
+from coderoom.agents.base import CodingAgent
 from coderoom.agents.reports import without_questions
+from coderoom.agents.sharing import share_session
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
 
@@ -38,6 +42,7 @@ class CodingTeamConfig(RoundRobinGroupChatConfig):
     max_turns: int | None = Field(default=None, ge=1)
     custom_message_types: list[str] = Field(default_factory=list)
     """Dotted names, `mypackage.messages.Plan` or `autogen_agentchat.messages.StructuredMessage[mypackage.Plan]`."""
+    shared_session: bool = False
 
 
 class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
@@ -58,6 +63,12 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         runtime: The runtime to use instead of the team's own.
         custom_message_types: Message types besides AutoGen's that the participants exchange.
         emit_team_events: Whether the stream has events for the selected speakers.
+        shared_session: Whether the code of all agents runs in one session, that of the first one's executor, so that
+            they see the same variables and may call each other's functions. All have the same executor config, with
+            `state="session"`.
+
+    Raises:
+        ValueError: `max_turns` is too small, names are given twice, or the agents cannot share a session.
     """
 
     DEFAULT_NAME = "CodingTeam"
@@ -77,6 +88,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         runtime: AgentRuntime | None = None,
         custom_message_types: Sequence[type[Message]] | None = None,
         emit_team_events: bool = False,
+        shared_session: bool = False,
     ) -> None:
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"The maximum number of turns must be 1 or more, not {max_turns}.")
@@ -95,6 +107,9 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=self._custom_message_types,
             emit_team_events=emit_team_events,
         )
+        self._shared_session = shared_session
+        if shared_session:
+            share_session(_agents_with_code(participants))
         self._turns = Turns()
         self._cut_short = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -259,6 +274,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         return CodingTeamConfig(
             **super()._to_config().model_dump(),
             custom_message_types=[name_of_message_type(kind) for kind in self._custom_message_types],
+            shared_session=self._shared_session,
         )
 
     @classmethod
@@ -280,7 +296,29 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             max_turns=config.max_turns,
             custom_message_types=[find_message_type(name) for name in config.custom_message_types],
             emit_team_events=config.emit_team_events,
+            shared_session=config.shared_session,
         )
+
+
+def _agents_with_code(participants: Sequence[ChatAgent | Team]) -> list[CodingAgent[Any]]:
+    """The agents that run code, those of nested teams too, without what is around them.
+
+    Raises:
+        ValueError: There is none, or one that is not CodeRoom's.
+    """
+    found: list[CodingAgent[Any]] = []
+    for each in agents_in(participants, hidden=True):
+        agent = getattr(each, "agent", each)
+        if isinstance(agent, CodingAgent):
+            found.append(agent)
+        elif executor_of(agent) is not None:
+            raise ValueError(
+                f"The code of {each.name!r} cannot run in a shared session; use a CodeExecutorAgent or a CodeActAgent "
+                "of coderoom.agents."
+            )
+    if not found:
+        raise ValueError("shared_session needs agents that run code: a CodeExecutorAgent or a CodeActAgent.")
+    return found
 
 
 async def _pass_on(

@@ -1,0 +1,63 @@
+"""Has the code of several agents run in one session. Used by `CodingTeam`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coderoom.agents.base import CodingAgent
+from coderoom.agents.code_act import CodeActAgent
+from coderoom.agents.shared_session import SharedSession
+from coderoom.executors import SandboxCodeExecutor
+
+_ONE_CONFIG = "a shared session has one executor: give all agents that run code the same code_executor"
+
+
+def share_session(agents: Sequence[CodingAgent[Any]]) -> None:
+    """Have the code of these agents run in one session, that of the first one's executor.
+
+    Args:
+        agents: The agents, none of which has run code.
+
+    Raises:
+        ValueError: Their executors keep no variables or have different configs, or initial variables or imports of the
+            same name are different.
+    """
+    first = agents[0]
+    for agent in agents:
+        if not isinstance(agent.code_executor, SandboxCodeExecutor) or agent.code_executor.state != "session":
+            raise ValueError(
+                f"shared_session needs a SandboxCodeExecutor with state='session'; that of {agent.name!r} is another."
+            )
+        if different := _differences(first.code_executor, agent.code_executor):
+            names = " and ".join(map(repr, different))
+            raise ValueError(
+                f"The executors of {first.name!r} and {agent.name!r} differ in {names}, and {_ONE_CONFIG}."
+            )
+    actors = [agent for agent in agents if isinstance(agent, CodeActAgent)]
+    _check_names(actors)
+    shared = SharedSession(first.code_executor, [agent._session for agent in actors])
+    for agent in agents:
+        agent._runner.share(shared)
+        agent._code_executor = shared.executor
+    for agent in actors:
+        agent._session.share(shared)
+
+
+def _differences(one: SandboxCodeExecutor, other: SandboxCodeExecutor) -> list[str]:
+    if type(one) is not type(other):
+        return ["their classes"]
+    ours, theirs = one._to_config(), other._to_config()
+    return [name for name in type(ours).model_fields if getattr(ours, name) != getattr(theirs, name)]
+
+
+def _check_names(agents: Sequence[CodeActAgent]) -> None:
+    """Refuse different initial variables and imports of the same name."""
+    found: dict[str, tuple[str, Any]] = {}
+    for agent in agents:
+        for name, value in {**agent._initial_variables, **agent._initial_imports}.items():
+            known, before = found.setdefault(name, (agent.name, value))
+            if before != value:
+                raise ValueError(
+                    f"{known!r} and {agent.name!r} share a session and begin with different values of {name!r}."
+                )
