@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, get_args
 from weakref import WeakSet
 
@@ -29,6 +30,7 @@ from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import final_message
 from coderoom.agents.selection import CodeFormat, Selection
+from coderoom.agents.skills import describe_skills, skills_for
 from coderoom.agents.tools import (
     check_imports,
     check_tools,
@@ -44,6 +46,7 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
 from coderoom.sandbox import ExecutionResult, OnOutput
+from coderoom.skills import Skills
 
 _REMEMBERED = 50
 
@@ -60,6 +63,7 @@ class CodeActAgentConfig(BranchingAgentConfig):
     on_error: OnError = "keep"
     initial_variables: dict[str, Any] = Field(default_factory=dict)
     initial_imports: dict[str, str] = Field(default_factory=dict)
+    skills: str | None = None
 
 
 class CodeActAgentState(ConversationState):
@@ -117,6 +121,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         branches: How many repairs are tried at the same time after a failed attempt, each in a fork of the session: a
             number, or a list of `Variation`s. All branches are one step.
         branch_judge: Who chooses between the branches, as `BranchTests`; `None`: the first whose code works.
+        skills: The folder of functions that code has saved and later code imports, or a `Skills`; `None`: none.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -165,6 +170,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         initial_imports: Mapping[str, str] | None = None,
         branches: int | Sequence[Variation] = 1,
         branch_judge: BranchJudge | None = None,
+        skills: Skills | str | Path | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -218,8 +224,9 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._on_error = on_error
         self._initial_variables = check_variables(initial_variables or {})
         self._initial_imports = check_imports(initial_imports or {}, self._tools)
+        self._skills = skills_for(skills, executor)
         self._session = CodeActSession(
-            runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports
+            runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports, self._skills
         )
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
@@ -363,6 +370,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             self._initial_variables,
             self._initial_imports,
         )
+        if self._skills is not None:
+            self._instructions += f"\n\n{await describe_skills(self._skills, cancellation_token)}"
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
 
@@ -404,6 +413,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     def _dump_argument(self, name: str, value: Any) -> Any:
         if name == "model_client" and self._takes_default_model:
             return None
+        if name == "skills":
+            return value and value.source
         return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)
 
     @classmethod

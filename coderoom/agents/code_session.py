@@ -33,6 +33,7 @@ from coderoom.sandbox import (
     OnOutput,
     host_functions,
 )
+from coderoom.skills import Skills
 
 OnError = Literal["keep", "rollback"]
 
@@ -54,6 +55,7 @@ class CodeActSession:
         on_error: OnError,
         variables: Mapping[str, Any],
         imports: Mapping[str, str],
+        skills: Skills | None,
     ) -> None:
         self._executor: CodeExecutor = runner.given
         lines = [f"import {module} as {name}" for name, module in imports.items()]
@@ -63,6 +65,7 @@ class CodeActSession:
         self._runner = runner
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
+        self._skills = skills
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
@@ -106,7 +109,9 @@ class CodeActSession:
             await self._workbenches.stop()
         self._loop = loop
         if self._functions is None:
-            self._functions = tuple(await host_functions([*self._tools, *await self._workbenches.functions()]))
+            of_skills = [] if self._skills is None else await self._skills.functions()
+            found = [*self._tools, *await self._workbenches.functions(), *of_skills]
+            self._functions = tuple(await host_functions(found))
         return self._functions
 
     async def run(
@@ -275,6 +280,8 @@ class CodeActSession:
             if (user := _users.get(self._executor)) and user() is self:
                 del _users[self._executor]
             await self._workbenches.stop()
+            if self._skills is not None:
+                await self._skills.close()
 
     async def reset(self) -> None:
         """Return to the initial state; the executor was restarted."""

@@ -76,6 +76,7 @@ class Judge:
         strict: Whether a case fails that passes alone, but not after the other tests in one process. Otherwise its
             result has a warning.
         at_once: How many calls of `run` are at work at a time in its own sandbox, each with as many sessions.
+        options: More arguments of `Sandbox` for its own one, such as `packages`.
         server: The URL of a server that has its own sandbox; `None`: it is here.
 
     Attributes:
@@ -100,6 +101,7 @@ class Judge:
         strict: bool = False,
         server: str | None = None,
         at_once: int = 1,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         if sandbox is not None and sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
@@ -112,6 +114,7 @@ class Judge:
             )
         self._given = sandbox
         self.wall, self.server = wall, server
+        self._options = {**at_server(server), **(options or {})}
         self._own: dict[Callable[..., Sandbox], Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
@@ -138,7 +141,7 @@ class Judge:
         if self._given is not None:
             return self._given
         if make not in self._own:
-            self._own[make] = make(self.wall, *more, **at_server(self.server), concurrency=self._concurrency)
+            self._own[make] = make(self.wall, *more, **self._options, concurrency=self._concurrency)
         return self._own[make]
 
     async def run(

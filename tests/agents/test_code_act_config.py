@@ -35,6 +35,7 @@ EVERYTHING: dict[str, Any] = {
     "initial_variables": {"x": [1, "a"]},
     "initial_imports": {"m": "math", "path": "os.path"},
     "branches": 3,
+    "skills": "~/skills",
 }
 
 
@@ -66,7 +67,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
     agent = CodeActAgent(
         "actor",
         ReplayModel(["Hello."], {"function_calling": True}),
-        SandboxCodeExecutor(tmp_path, timeout=7, policy="restricted"),
+        SandboxCodeExecutor(tmp_path, timeout=7, preload=["json"]),
         tools=[Multiply(3)],
         workbench=StaticWorkbench([Multiply(4)]),
         model_context=HeadAndTailChatCompletionContext(2, 5),

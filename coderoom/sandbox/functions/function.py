@@ -48,6 +48,8 @@ class HostFunction:
         notes: More about its parameters and result, for a model.
         pack: Turns a result that is not data into data, as the function's annotation says.
         gives_text: Whether numbers and lists come back as text.
+        inside: The source of a module for the session, whose `wrap` makes of the stub and of the session's variables
+            what code calls; for the engine `cpython`.
     """
 
     name: str
@@ -61,6 +63,7 @@ class HostFunction:
     notes: tuple[str, ...] = ()
     pack: Callable[[Any], Any] | None = None
     gives_text: bool = False
+    inside: str = ""
 
     @property
     def header(self) -> str:
@@ -92,6 +95,8 @@ class HostFunction:
         }
         if returns is not inspect.Signature.empty:
             offer["returns"] = _annotation(returns)
+        if self.inside:
+            offer["inside"] = self.inside
         return offer
 
     def name_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

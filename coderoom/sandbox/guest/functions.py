@@ -87,7 +87,10 @@ class Functions:
         known = self._namespace["__builtins__"]  # A dictionary under the restricted policy.
         (known if isinstance(known, dict) else vars(known))[HostFunctionError.__name__] = HostFunctionError
         for each in offers:
-            self._namespace[each["name"]] = make_stub(self, each)
+            stub = make_stub(self, each)
+            self._namespace[each["name"]] = (
+                _wrapped(stub, each["inside"], self._namespace) if "inside" in each else stub
+            )
         self._async = {each["name"] for each in offers if each["is_async"]}
         if self._async:
             watch_dropped_coroutines(self._dropped.append)
@@ -357,6 +360,13 @@ def make_stub(functions: Any, offer: dict[str, Any]) -> Any:
     if signature.return_annotation is not signature.empty:
         stub.__annotations__["return"] = signature.return_annotation
     return stub
+
+
+def _wrapped(stub: Any, source: str, names: dict[str, Any]) -> Any:
+    """What the host wants code to call in place of the stub; see `HostFunction.inside`."""
+    module: dict[str, Any] = {"__name__": "_coderoom_" + stub.__name__}
+    exec(compile(source, "<%s>" % module["__name__"], "exec"), module)
+    return module["wrap"](stub, names)
 
 
 class Shown:

@@ -232,6 +232,7 @@ def function_from_offer(offer: Mapping[str, Any], run: Callable[[str, list[Any],
         in_thread=False,
         check=Arguments,
         run=lambda arguments: run(name, list(arguments.args), dict(arguments.kwargs)),
+        inside=str(offer.get("inside", "")),
     )
 
 

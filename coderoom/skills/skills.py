@@ -1,0 +1,241 @@
+"""`Skills`: saves, finds and checks the skills of a folder, and offers that to code in sessions as functions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+from coderoom._util.text import counted
+from coderoom.judge import Judge
+from coderoom.sandbox import HostFunction, host_functions
+from coderoom.skills.folder import Skill, SkillFolder, check_name
+from coderoom.skills.judging import UnsoundError, as_file, judged
+
+_PROMPT_CHARACTERS = 4_000
+_FOUND = 10
+_SHORTEST = 3
+_SHOWN = """\
+These functions were left by earlier code. Import those that help, as in `from skills import {first}`:
+{lines}"""
+_MANY = """\
+Earlier code has left {count}. Find those that help by search_skills(query), and import them, as in \
+`from skills import NAME`."""
+_SAVE = """\
+When a function that you have written works and will be of use for other tasks, keep it by save_skill."""
+
+
+class Skills:
+    """Functions that code of models has left in a folder. Only those count that have passed their tests.
+
+    Skills never run on the host: they are judged in rooms of a sandbox, and loaded into the session of the code that
+    imports them.
+
+    Args:
+        folder: The folder; it is made with the first skill.
+        wall: The wall (isolation backend) behind which skills are judged.
+        server: The URL of a server that judges them; `None`: it is here.
+        options: More arguments of the judge's `Sandbox`, such as `packages`, which skills need.
+
+    Attributes:
+        source: The folder as it was given.
+        folder: The files in it.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        wall: str = "auto",
+        server: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.source = str(folder)
+        self.folder = SkillFolder(folder)
+        self._judge = Judge(wall=wall, server=server, sessions=1, options=options)
+        self._judging = asyncio.Lock()
+        self._unsound: dict[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the sandbox of the judge. It starts again if it is needed."""
+        await self._judge.close()
+
+    async def save(self, name: str, tests: str, code: str, *, over: bool = False) -> Skill:
+        """Judge a skill and save it.
+
+        Args:
+            name: The name of a function in the code.
+            tests: Its tests, which use it by its name.
+            code: Its source, with all that it needs.
+            over: Whether it may take the place of another skill of this name.
+
+        Raises:
+            ValueError: It was not saved; the message says why.
+            SandboxUnavailable: The sandbox broke.
+        """
+        check_name(name)
+        skill = Skill(name, code.strip("\n") + "\n", as_file(name, tests))
+        there = await self._read(name)
+        if there is not None and there.digest == skill.digest and there.judged:
+            return there
+        if there is not None and not over:
+            raise ValueError(
+                f"There is a skill {name!r} already: {there.signature}. Take another name, or replace it: "
+                "save_skill(..., replace=True)."
+            )
+        skill = await self._judged(skill)
+        await asyncio.to_thread(self.folder.write, skill, over=None if there is None else there.digest)
+        return skill
+
+    async def get(self, name: str) -> Skill:
+        """The skill of this name, which is judged first if it or its tests have changed since.
+
+        Raises:
+            LookupError: There is none.
+            ValueError: It does not pass its tests, or cannot be read.
+            SandboxUnavailable: The sandbox broke.
+        """
+        skill = await asyncio.to_thread(self.folder.read, name)
+        return skill if skill.judged else await self._judge_again(skill)
+
+    async def all(self) -> list[Skill]:
+        """All skills that count, in order of their names; those that have changed are judged first."""
+        found = []
+        for name in await asyncio.to_thread(self.folder.names):
+            try:
+                found.append(await self.get(name))
+            except (LookupError, ValueError):
+                continue
+        return found
+
+    async def check(self) -> dict[str, Skill | str]:
+        """Judge all skills again, also those that have not changed; a text is why one does not count."""
+        found: dict[str, Skill | str] = {}
+        for name in await asyncio.to_thread(self.folder.names):
+            try:
+                skill = await asyncio.to_thread(self.folder.read, name)
+                found[name] = await self._judge_again(replace(skill, judged=""), always=True)
+            except (LookupError, ValueError) as error:
+                found[name] = str(error)
+        return found
+
+    async def search(self, query: str, most: int = _FOUND) -> list[Skill]:
+        """The skills whose names and docstrings have most of the words of a query, the best first."""
+        words = set(_words(query))
+        ranked = [(_rank(words, skill), skill) for skill in await self.all()]
+        best = sorted((each for each in ranked if each[0]), key=lambda each: -each[0])
+        return [skill for _, skill in best[:most]]
+
+    async def functions(self) -> tuple[HostFunction, ...]:
+        """What code in a session may call: `save_skill`, `search_skills` and `read_skill`, and the module `skills`."""
+        save, search, read = await host_functions([self._to_save(), self._to_search(), self._to_read()])
+        wrapped = replace(save, inside=_inside()), search, replace(read, inside=_inside())
+        return tuple(replace(each, is_async=False) for each in wrapped)  # They are called without `await`.
+
+    async def describe(self) -> str:
+        """What a prompt says of the skills: all of them in a line each, or how to search if they are too many."""
+        skills = await self.all()
+        lines = "\n".join(f"- {each.signature}: {each.summary}" for each in skills)
+        if not skills:
+            return _SAVE
+        if len(lines) > _PROMPT_CHARACTERS:
+            return f"{_MANY.format(count=counted(len(skills), 'function'))}\n\n{_SAVE}"
+        return f"{_SHOWN.format(first=skills[0].name, lines=lines)}\n\n{_SAVE}"
+
+    async def _read(self, name: str) -> Skill | None:
+        try:
+            return await asyncio.to_thread(self.folder.read, name)
+        except LookupError:
+            return None
+
+    async def _judged(self, skill: Skill) -> Skill:
+        async with self._judging:
+            return await judged(skill, self._judge)
+
+    async def _judge_again(self, skill: Skill, always: bool = False) -> Skill:
+        """Judge a skill of the folder; the verdict is kept there, or here if it is a bad one."""
+        digest = skill.digest
+        if (why := self._unsound.get(digest)) and not always:
+            raise UnsoundError(why)
+        try:
+            skill = await self._judged(skill)
+        except UnsoundError as error:
+            self._unsound[digest] = str(error)
+            raise
+        await asyncio.to_thread(self.folder.write, skill, over=digest)
+        return skill
+
+    def _to_save(self) -> Callable[..., Any]:
+        async def save_skill(name: str, tests: str, code: str = "", replace: bool = False) -> str:
+            """Keep a function of this session for later tasks, where `from skills import NAME` gives it.
+
+            It must have a docstring, whose first line says what it does. Its tests are run first, apart from it; if
+            one fails, nothing is kept and the error says why.
+
+            Args:
+                name: The function's name.
+                tests: Python with assertions: "assert parse_rows('1,2') == [1, 2]".
+                code: Its source, if it is not that of this session.
+                replace: Whether to replace a skill of this name.
+            """
+            if not code:
+                raise ValueError(f"The source of {name!r} is missing: give it as code=.")
+            try:
+                skill = await self.save(name, tests, code, over=replace)
+            except UnsoundError as error:
+                raise ValueError(str(error)) from None  # One of its class cannot be raised behind the wall.
+            return f"Saved {skill.signature}. Its tests: {skill.strength}."
+
+        return save_skill
+
+    def _to_search(self) -> Callable[..., Any]:
+        async def search_skills(query: str) -> list[str]:
+            """Find functions that earlier code has left, by words; `from skills import NAME` imports one."""
+            return [f"{each.signature}: {each.summary}" for each in await self.search(query)]
+
+        return search_skills
+
+    def _to_read(self) -> Callable[..., Any]:
+        async def read_skill(name: str) -> str:
+            """Show the source of a function in `skills`."""
+            try:
+                return (await self.get(name)).code
+            except UnsoundError as error:
+                raise ValueError(str(error)) from None
+
+        return read_skill
+
+
+@cache
+def _inside() -> str:
+    return (resources.files("coderoom.skills.guest") / "session.py").read_text("utf-8")
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, also those within names."""
+    text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """Whether two words are the same, or one is the beginning of the other, as `number` is of `numbers`."""
+    short, long = sorted((one, other), key=len)
+    return one == other or (len(short) >= _SHORTEST and long.startswith(short))
+
+
+def _rank(words: set[str], skill: Skill) -> float:
+    """How well a skill fits words: those of its name count most, those of its docstring less."""
+    places = ((3.0, skill.name), (2.0, skill.summary), (1.0, skill.doc))
+    known = [(weight, each) for weight, text in places for each in _words(text)]
+    return sum(max((weight for weight, each in known if _are_alike(word, each)), default=0.0) for word in words)
