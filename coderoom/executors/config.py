@@ -174,6 +174,15 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         ),
     )
 
+    describe_tables: bool = Field(
+        default=True,
+        description=(
+            "Whether a table (of pandas, Polars or PyArrow, or a long list of dicts) that is a last expression, "
+            "displayed or printed is described as models read it best: its size, types, all columns, the first and the "
+            "last rows. Otherwise, and with the engines `monty` and `remote`, the output has its `repr`."
+        ),
+    )
+
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
         # An engine is loaded, and with it the package that brings it, only if it is not the usual one.
@@ -241,4 +250,5 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             local_network=self.local_network,
             credentials=self.credentials,
             workspace_mode=self.workspace_mode,
+            describe_tables=self.describe_tables and self.engine == "cpython",
         )

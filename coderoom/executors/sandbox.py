@@ -155,6 +155,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         processes: bool = False,
         workspace_mode: Literal["direct", "overlay"] = "direct",
         editing: bool = False,
+        describe_tables: bool = True,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -184,6 +185,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     processes=processes,
                     workspace_mode=workspace_mode,
                     editing=editing,
+                    describe_tables=describe_tables,
                 )
             )
         except ValidationError as error:
@@ -501,6 +503,7 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
             wall="none",
             network=True,
             limits=_LIMITS,
+            describe_tables=False,
         )
         super().__init__(settings, shows_values=False)
 

@@ -58,6 +58,7 @@ _WRONG: Final = {
     "network": "is neither True nor False nor a list of hosts, such as ['api.example.org:443']",
     "terminals": "is neither True nor False",
     "local_network": "is neither True nor False",
+    "describe_tables": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
     "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
     "allowed_packages": "is not a list of names of packages",
@@ -309,6 +310,7 @@ class SandboxConfig(BaseModel):
     credentials: Annotated[Mapping[str, Any], PlainValidator(_credentials)] = Field(default_factory=dict)
     terminals: bool = False
     workspace_mode: Literal["direct", "overlay"] = "direct"
+    describe_tables: bool = False
     # `OWN`: of the proxy that opens TLS for these hosts; the packages of npm.
     authority: str = Field(default="", repr=False)
     node_modules: Path | None = None

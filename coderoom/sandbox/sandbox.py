@@ -65,6 +65,9 @@ class Sandbox:
         workspace_mode: `direct`: the code changes the files of the workspace. `overlay`: each run and each session sees
             the folder as it is, and what it changes is kept apart, up to `limits.disk_bytes`. `Session.changes` and
             `Session.diff` show it, `Session.commit` writes it into the folder. See `docs/overlay.md`.
+        describe_tables: Whether a table (of pandas, Polars or PyArrow, or a long list of dicts) that is the value of a
+            last expression, displayed or printed is described as models read it best, and not by its `repr`: its size,
+            types, all columns, the first and the last rows.
 
     Raises:
         RequestError: An argument is wrong.
@@ -91,6 +94,7 @@ class Sandbox:
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
         terminals: bool = False,
         workspace_mode: Literal["direct", "overlay"] = "direct",
+        describe_tables: bool = False,
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -111,6 +115,7 @@ class Sandbox:
             credentials={} if credentials is None else credentials,
             terminals=terminals,
             workspace_mode=workspace_mode,
+            describe_tables=describe_tables,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

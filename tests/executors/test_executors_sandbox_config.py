@@ -38,6 +38,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "local_network": True,
         "credentials": {"api.example.org": {"value": "Bearer ${SOME_TOKEN}", "methods": ("GET",)}},
         "workspace_mode": "overlay",
+        "describe_tables": False,
     }
 
 

@@ -75,6 +75,7 @@ def test_every_field_survives_in_a_config() -> None:
         "max_turns",
         "custom_message_types",
         "emit_team_events",
+        "shared_session",
     }
     assert (config["name"], config["description"], config["max_turns"]) == ("outer", "Outside.", 5)
     assert config["emit_team_events"] is True
@@ -112,7 +113,7 @@ def test_config_of_autogens_team_loads_under_our_name() -> None:
     config["provider"] = "coderoom.teams.CodingTeam"
     loaded = Team.load_component(config)
     assert isinstance(loaded, CodingTeam)
-    assert loaded.dump_component().config == {**config["config"], "custom_message_types": []}
+    assert loaded.dump_component().config == config["config"] | {"custom_message_types": [], "shared_session": False}
 
 
 @pytest.mark.parametrize(

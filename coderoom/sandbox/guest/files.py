@@ -125,12 +125,14 @@ class Workspace:
 class Pictures:
     """Saves the picture or HTML of a value, and open Matplotlib figures, into the folder that `folder` returns.
 
-    `tell` gets the name of each file that is made. Matplotlib is never imported here.
+    `tell` gets the name of each file that is made; `to_text` makes the text of a value. Matplotlib is never imported
+    here.
     """
 
     def __init__(self, folder: Callable[[], str], tell: Callable[[str], None]) -> None:
         self._folder = folder
         self._tell = tell
+        self.to_text: Callable[[Any], str] = repr
         os.environ.setdefault("MPLBACKEND", "agg")  # No screen; also for programs that the code starts.
         when_imported(PYPLOT, self._adapt)
 
@@ -140,7 +142,7 @@ class Pictures:
         With `raw`, a value is a dict with what is shown, by media types.
         """
         for value in values:
-            text = value.get("text/plain", "") if raw else repr(value)
+            text = value.get("text/plain", "") if raw else self.to_text(value)
             if text:
                 print(text)
             if is_figure(value):

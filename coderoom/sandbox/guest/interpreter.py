@@ -28,7 +28,7 @@ class Interpreter:
     """A module named `__main__`, and the cells that run in it, whose variables are `names`, in the folder of `files`.
 
     `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
-    at the end of each cell, with its value unless that is data or there is none.
+    at the end of each cell, with its value unless that is data or there is none; `to_text` makes the text of a value.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -36,6 +36,7 @@ class Interpreter:
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
         self.at_end: Callable[[Any], None] = lambda _: None
+        self.to_text: Callable[[Any], str] = repr
         self.is_notebook = False  # Then `at_end` gets each value, and tracebacks are not written to standard error.
         self._count = 0
         self._flags = 0
@@ -92,7 +93,7 @@ class Interpreter:
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
             if names := not_awaited():
                 raise RuntimeError(_NOT_AWAITED.format(names[0]))
-            described = self.loop.call(describe, value, self._limits["value_bytes"])
+            described = self.loop.call(describe, value, self._limits["value_bytes"], self.to_text)
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **described}
             if self.is_notebook or ("value" not in answer and "tagged" not in answer):
                 shown = value

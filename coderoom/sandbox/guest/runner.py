@@ -70,6 +70,11 @@ class Runner:
             pictures = Bundles(self._send_shown)
             self._interpreter.is_notebook = True
         self._interpreter.at_end = pictures.save
+        if config.get("describe_tables"):
+            from . import tables
+
+            tables.install()
+            self._interpreter.to_text = pictures.to_text = tables.to_text
         when_imported("asyncio", self._interpreter.loop.adapt)
         notebooks.install(pictures.display)
         locked = config["lockdown"]

@@ -18,15 +18,15 @@ _UNCHANGED = (str, int, float, bool, type(None))
 Convert = Callable[[Any], Any]
 
 
-def describe(value: Any, limit: int) -> dict[str, Any]:
-    """The `value` of a cell if it is JSON of up to `limit` bytes, or `tagged` data, and its `value_repr`.
+def describe(value: Any, limit: int, to_text: Callable[[Any], str] = repr) -> dict[str, Any]:
+    """The `value` of a cell if it is JSON of up to `limit` bytes, or `tagged` data, and its text as `value_repr`.
 
     Of one that is only too large, `value_too_large` instead; of `None`, nothing.
     """
     if value is None:
         return {}
     try:
-        text = repr(value)
+        text = to_text(value)
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     if len(text) > _REPR:

@@ -329,6 +329,7 @@ class Worker:
                 "network": "listed" if config.proxied else config.network,
                 "terminals": config.terminals,
                 "bundles": config.bundles,
+                "describe_tables": config.describe_tables,
                 "internet_sockets": config.host_network or config.proxied or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
                 "network_per_room": own_network and (self._proxy is not None or config.local_network),

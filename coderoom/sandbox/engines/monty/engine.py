@@ -63,6 +63,7 @@ class MontyEngine:
         "credentials",
         "terminals",
         "workspace_mode",
+        "describe_tables",
         "python",
         "packages",
         "allowed_packages",
