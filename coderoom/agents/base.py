@@ -123,7 +123,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._runner = runner
         if isinstance(self._model_context, CompactingContext):
             self._model_context.keep_by(runner.keep)
-        self._code_executor = runner.given
         self._approval = runner.approval
         self._max_output_chars = runner.max_output_chars
         applies_diffs = "diff" not in languages and getattr(runner.given, "editing", False)
@@ -364,7 +363,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     @property
     def code_executor(self) -> Any:
         """Where the code runs."""
-        return self._code_executor
+        return self._runner.given
+
+    _code_executor = code_executor
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the executor."""

@@ -39,7 +39,6 @@ def share_session(agents: Sequence[CodingAgent[Any]]) -> None:
     shared = SharedSession(first.code_executor, [agent._session for agent in actors])
     for agent in agents:
         agent._runner.share(shared)
-        agent._code_executor = shared.executor
     for agent in actors:
         agent._session.share(shared)
 

@@ -25,20 +25,20 @@ class Table(NamedTuple):
 
     Attributes:
         kind: What it is called.
-        count: How many rows it has.
+        length: How many rows it has.
         columns: The names of its columns.
         types: The types of the columns.
         missing: How many values each column lacks; empty: not known.
-        index: The name of the rows' labels.
+        label: The name of the rows' labels.
         rows: Returns the rows from one number to another: the label, then the values of the columns with these numbers.
     """
 
     kind: str
-    count: int
+    length: int
     columns: List[str]
     types: List[str]
     missing: List[int]
-    index: str
+    label: str
     rows: Callable[[int, int, List[int]], Iterable[Iterable[Any]]]
 
 
@@ -161,16 +161,16 @@ def _describe(table: Table) -> str:
     shown = list(range(count))
     if count > _MOST_COLUMNS:
         shown = shown[:_FIRST_COLUMNS] + shown[-_LAST_COLUMNS:]
-    head = ["%s, %s x %s" % (table.kind, _counted(table.count, "row"), _counted(count, "column"))]
+    head = ["%s, %s x %s" % (table.kind, _counted(table.length, "row"), _counted(count, "column"))]
     head.append("types: " + (_types(table, shown) or "none"))
     if len(shown) < count:
         head.append(
             "[%s after column %r not shown, nor in the rows]"
             % (_counted(count - len(shown), "column"), table.columns[_FIRST_COLUMNS - 1])
         )
-    if not table.count:
+    if not table.length:
         return "\n".join(head)
-    head.append(" | ".join([table.index, *[table.columns[number] for number in shown]]))
+    head.append(" | ".join([table.label, *[table.columns[number] for number in shown]]))
     text = ""
     for ends, longest in _STEPS:
         text = "\n".join(head + _rows(table, shown, ends, longest))
@@ -194,10 +194,10 @@ def _types(table: Table, shown: List[int]) -> str:
 
 
 def _rows(table: Table, shown: List[int], ends: int, longest: int) -> List[str]:
-    if table.count <= (_WHOLE if ends == _STEPS[0][0] else 2 * ends):
-        parts = [(0, table.count)]
+    if table.length <= (_WHOLE if ends == _STEPS[0][0] else 2 * ends):
+        parts = [(0, table.length)]
     else:
-        parts = [(0, ends), (table.count - ends, table.count)]
+        parts = [(0, ends), (table.length - ends, table.length)]
     lines: List[str] = []
     for begin, end in parts:
         if begin:
