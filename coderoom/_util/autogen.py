@@ -257,7 +257,7 @@ def workbenches_of(team: Any) -> list[Any]:
 
 def streams(workbench: Any, name: str) -> bool:
     """Whether a tool of a workbench is a run of an agent or a team, whose messages become those of its caller."""
-    return any(tool.name == name for tool in getattr(workbench, "_tools", ()) if isinstance(tool, StreamTool))
+    return any(tool.name == name for tool in tools_of(workbench) if isinstance(tool, StreamTool))
 
 
 def condition_of(team: Any) -> Any:
@@ -314,14 +314,24 @@ def server_params_of(tool_or_workbench: Any) -> Any:
     return getattr(tool_or_workbench, "_server_params", None)
 
 
-async def mcp_schemas(workbench: Any) -> dict[str, Mapping[str, Any]]:
-    """The schemas of an MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to."""
+async def mcp_tools(workbench: Any) -> dict[str, Any]:
+    """An MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to, and annotations."""
     names = {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
     try:
         answer = await (await workbench._actor.call("list_tools", None))
-        return {names.get(tool.name, tool.name): tool.inputSchema for tool in answer.tools}
+        return {names.get(tool.name, tool.name): tool for tool in answer.tools}
     except Exception:  # It is not an MCP server's workbench, or another version of it.
         return {}
+
+
+def mcp_tool_of(tool: Any) -> Any:
+    """An MCP server's tool as the server gives it, of one of AutoGen's; `None` if it is of another kind."""
+    return getattr(tool, "_tool", None) if server_params_of(tool) is not None else None
+
+
+def tools_of(workbench: Any) -> list[Any]:
+    """The tools that a workbench is made of; empty if it has others."""
+    return list(getattr(workbench, "_tools", ()))
 
 
 def forget_early_answers(input_func: Callable[..., object]) -> None:

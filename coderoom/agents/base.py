@@ -423,11 +423,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             raise asyncio.CancelledError
 
     def _dump_argument(self, name: str, value: Any) -> Any:
-        if name != "approval" or value is None or isinstance(value, Approval):
+        if name not in ("approval", "call_approval") or value is None or isinstance(value, Approval):
             return super()._dump_argument(name, value)
+        argument = self.ARGUMENTS.get(name, name)
         raise ValueError(
-            f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
-            "of a config. Use a component of coderoom.approval."
+            f"Cannot serialize {type(self).__name__} with {argument} set to {value!r}: a function cannot be part of a "
+            "config. Use a component of coderoom.approval."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self, get_args
 from weakref import WeakSet
@@ -19,6 +20,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
+from coderoom._util.deadlines import Deadline, within
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
 from coderoom.agents.branch_judges import BranchJudge
@@ -42,7 +44,7 @@ from coderoom.agents.tools import (
     with_help,
 )
 from coderoom.agents.variations import Variation
-from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.approval import Approval, ApprovalFuncType, CallGate, CallRule
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
 from coderoom.sandbox import ExecutionResult, OnOutput
@@ -64,6 +66,8 @@ class CodeActAgentConfig(BranchingAgentConfig):
     initial_variables: dict[str, Any] = Field(default_factory=dict)
     initial_imports: dict[str, str] = Field(default_factory=dict)
     skills: str | None = None
+    call_approval: ComponentModel | None = None
+    call_rules: list[CallRule] = Field(default_factory=list)
 
 
 class CodeActAgentState(ConversationState):
@@ -103,7 +107,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             (`execute`).
         max_steps: The most attempts in a turn, 1 or more.
         max_tokens: The most tokens that the model may use in a turn; `None`: unlimited.
-        max_seconds: The most seconds that a turn may take; `None`: unlimited.
+        max_seconds: The most seconds that a turn may take, without those in which a person decides on a call; `None`:
+            unlimited.
         on_error: What happens to the variables and files after failed code: they stay (`keep`), or are restored as
             they were before it (`rollback`). Function calls are never undone; the model is informed about them.
         approval_func: Is asked before code runs, as in `CodeExecutorAgent`.
@@ -122,6 +127,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             number, or a list of `Variation`s. All branches are one step.
         branch_judge: Who chooses between the branches, as `BranchTests`; `None`: the first whose code works.
         skills: The folder of functions that code has saved and later code imports, or a `Skills`; `None`: none.
+        call_approval: Is asked before calls of functions whose effect is `write`; meanwhile the code stands still.
+        call_rules: What calls do, by functions and arguments; the first match counts, before a function's own effect.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -171,6 +178,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         branches: int | Sequence[Variation] = 1,
         branch_judge: BranchJudge | None = None,
         skills: Skills | str | Path | None = None,
+        call_approval: Approval | ApprovalFuncType | None = None,
+        call_rules: Sequence[CallRule] = (),
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -225,8 +234,10 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._initial_variables = check_variables(initial_variables or {})
         self._initial_imports = check_imports(initial_imports or {}, self._tools)
         self._skills = skills_for(skills, executor)
+        self._call_approval, self._call_rules = call_approval, list(map(CallRule.model_validate, call_rules))
+        variables, gate = self._initial_variables, CallGate(name, call_approval, self._call_rules)
         self._session = CodeActSession(
-            runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports, self._skills
+            runner, self._tools, self._workbench, on_error, variables, self._initial_imports, self._skills, gate
         )
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
@@ -335,20 +346,17 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _turn(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Ending:
         turn = LimitedTurn(CancellationToken(), max_steps=self._max_steps, max_tokens=self._max_tokens)
         cancellation_token.add_callback(turn.token.cancel)
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        timer = None if self._max_seconds is None else loop.call_later(self._max_seconds, turn.end_late)
+        task, seconds = asyncio.current_task(), self._max_seconds
         try:
-            await self._prepare(messages, turn.token)
-            await self._steps(turn)
+            with nullcontext() if seconds is None else within(Deadline(seconds, turn.end_late)):
+                await self._prepare(messages, turn.token)
+                await self._steps(turn)
         except asyncio.CancelledError:
             if not turn.late or cancellation_token.is_cancelled() or (task is not None and task.cancelling()):
                 raise
             if turn.interrupted:
                 self._runner.last_attempt = None
                 await self._tell_end(turn.attempts[-1])
-        finally:
-            if timer is not None:
-                timer.cancel()
         return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:

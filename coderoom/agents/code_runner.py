@@ -31,6 +31,7 @@ from coderoom.approval import (
     Edited,
     FinalNo,
     approve_once,
+    begin_code,
     edited_blocks,
 )
 from coderoom.blocks import fence
@@ -124,7 +125,7 @@ class CodeRunner:
             elif not response.approved:
                 return _refused(number, selection, response.reason, is_final=isinstance(response, FinalNo))
         try:
-            result = await self._run(selection.blocks, cancellation_token, on_output)
+            result = await self._run(selection.blocks, cancellation_token, on_output, context)
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
             known = getattr(self.given, "interrupted", None) or unknown
@@ -237,7 +238,11 @@ class CodeRunner:
             await self.approval.close()
 
     async def _run(
-        self, blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None,
+        context: Sequence[LLMMessage] = (),
     ) -> ExecutionResult:
         """Run blocks as a step of the run."""
 
@@ -247,6 +252,7 @@ class CodeRunner:
                 await await_with_token(self.executor.start(), cancellation_token)
                 self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
             cell.set(name)
+            begin_code(blocks, context)
             self.past.has_run = True
             result = await self.executor.run(blocks, cancellation_token, on_output)
             if self.shared is None:

@@ -22,6 +22,7 @@ from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
 from coderoom.agents.tools import Workbenches
+from coderoom.approval import CallGate
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
@@ -31,6 +32,7 @@ from coderoom.sandbox import (
     FunctionCall,
     HostFunction,
     OnOutput,
+    check_functions,
     host_functions,
 )
 from coderoom.skills import Skills
@@ -56,7 +58,10 @@ class CodeActSession:
         variables: Mapping[str, Any],
         imports: Mapping[str, str],
         skills: Skills | None,
+        gate: CallGate,
     ) -> None:
+        self._gate = gate
+        gate.check(check_functions(tools))
         self._executor: CodeExecutor = runner.given
         lines = [f"import {module} as {name}" for name, module in imports.items()]
         lines += [f"{name} = {value!r}" for name, value in variables.items()]
@@ -111,7 +116,9 @@ class CodeActSession:
         if self._functions is None:
             of_skills = [] if self._skills is None else await self._skills.functions()
             found = [*self._tools, *await self._workbenches.functions(), *of_skills]
-            self._functions = tuple(await host_functions(found))
+            functions = await host_functions(found)
+            self._gate.check(functions)
+            self._functions = tuple(map(self._gate.guard, functions))
         return self._functions
 
     async def run(
@@ -153,7 +160,8 @@ class CodeActSession:
         if self.shared is not None:
             return result
         if result.state_lost:
-            self._cells, self._failed, self._are_set = [], 0, False
+            self._cells, self._failed = [], 0
+            self.forget_variables()
         if kept and result.outcome is Outcome.OK:
             self._cells.append(PastCell(blocks=list(blocks), calls=self._recorder.take()).with_output(result.output))
         elif kept:
@@ -192,8 +200,9 @@ class CodeActSession:
             self._are_set = result.outcome is Outcome.OK
 
     def forget_variables(self) -> None:
-        """The session has begun anew, without the initial variables."""
+        """The session has begun anew, without the initial variables and what persons have allowed in it."""
         self._are_set = False
+        self._gate.forget()
 
     async def _conclude(self, undo: bool) -> None:
         """Remember code that succeeded; undo other code, unless its executor was stopped, which is not undone."""
@@ -214,7 +223,8 @@ class CodeActSession:
         if self.shared is not None:
             return
         if attempt.state_lost:
-            self._cells, self._failed, self._are_set = [], 0, False
+            self._cells, self._failed = [], 0
+            self.forget_variables()
         if attempt.outcome is Outcome.OK:
             cell = PastCell(blocks=list(attempt.blocks), calls=self._recorder.take())
             # Of a long output only a part is known.
@@ -253,7 +263,7 @@ class CodeActSession:
         if not self._to_restore:
             return ""
         await self._runner.restart()
-        self._are_set = False
+        self.forget_variables()
         await self.set_variables(cancellation_token)
         again = await run_all_again(self._cells, self._recorder, self._runner.executor, cancellation_token)
         if self._failed:
@@ -273,8 +283,9 @@ class CodeActSession:
         """Stop the executor and the workbenches; before the next use the cells are run again."""
         self._to_restore = bool(self._cells or self._failed)
         self._functions = self._offered = None
-        self._are_set = False
+        self.forget_variables()
         try:
+            await self._gate.close()
             await self._runner.close()
         finally:
             if (user := _users.get(self._executor)) and user() is self:
@@ -285,6 +296,7 @@ class CodeActSession:
 
     async def reset(self) -> None:
         """Return to the initial state; the executor was restarted."""
-        self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
+        self._cells, self._failed, self._to_restore = [], 0, False
+        self.forget_variables()
         self._called, self._forgotten = [], []
         await self._workbenches.reset()

@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     from coderoom.approval.answers import Edited, FinalNo, edited_blocks
     from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
     from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
+    from coderoom.approval.call_gate import CallGate, CallRule, begin_code
+    from coderoom.approval.calls import Always, CallRequest
     from coderoom.approval.changes import approve_changes
     from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
 
 __all__ = [
+    "Always",
     "AlwaysApprove",
     "Approval",
     "ApprovalFuncType",
     "ApprovalRequest",
     "ApprovalResponse",
+    "CallGate",
+    "CallRequest",
+    "CallRule",
     "ChainApproval",
     "Edited",
     "FinalNo",
@@ -41,6 +47,7 @@ __all__ = [
     "approve_changes",
     "approve_once",
     "ask_approval",
+    "begin_code",
     "edited_blocks",
 ]
 
@@ -52,6 +59,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.approval.answers": "Edited FinalNo edited_blocks",
         "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
         "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
+        "coderoom.approval.call_gate": "CallGate CallRule begin_code",
+        "coderoom.approval.calls": "Always CallRequest",
         "coderoom.approval.changes": "approve_changes",
         "coderoom.approval.human": "HumanApproval InputApproval InputFunc",
     },

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 
 from coderoom._util.text import bound_output
+from coderoom.approval.calls import CallRequest
 from coderoom.blocks import Block, extract_code_blocks, fence
 
 LONGEST_REASON: Final = 10_000
@@ -94,6 +95,8 @@ def edited_answer(code: str, request: ApprovalRequest) -> Edited:
     Raises:
         ValueError: It cannot run; the message says why, in a sentence.
     """
+    if isinstance(request, CallRequest):
+        return Edited(code=request.edited(code).code)
     asked = extract_code_blocks(request.code)
     if not extract_code_blocks(code):
         if len(asked) != 1:

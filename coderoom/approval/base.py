@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, call_in_loop
 from coderoom.approval.answers import Edited, FinalNo, as_response, no
+from coderoom.approval.calls import CallRequest
 from coderoom.errors import BudgetExceeded
 from coderoom.models.services import in_words
 from coderoom.steps import APPROVAL, once
@@ -172,6 +173,8 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
                 continue
             response = as_response(answer)
             if isinstance(response, Edited):
+                if isinstance(request, CallRequest):
+                    return await self._opinion(request.edited(response.code), response, place)
                 return await self._opinion(request.model_copy(update={"code": response.code}), response, place)
             if not response.approved:
                 return response
@@ -240,18 +243,31 @@ async def ask_approval(
 
 
 async def approve_once(
-    approval: Approval | ApprovalFuncType, request: ApprovalRequest, cancellation_token: CancellationToken
+    approval: Approval | ApprovalFuncType,
+    request: ApprovalRequest,
+    cancellation_token: CancellationToken,
+    place: Mapping[str, Any] = MappingProxyType({}),
 ) -> ApprovalResponse:
-    """Ask as a step: in a resumed run, what was decided before is not asked again."""
+    """Ask as a step: in a resumed run, what was decided before is not asked again.
+
+    Args:
+        approval: Who is asked.
+        request: The question.
+        cancellation_token: Ends it.
+        place: What tells it apart from equal ones in the run, besides their order.
+
+    Returns:
+        The answer. One from before the run was resumed counts for this question only.
+    """
 
     async def ask() -> ApprovalResponse:
         return await await_with_token(ask_approval(approval, request), cancellation_token)
 
     def load(found: Mapping[str, Any]) -> ApprovalResponse:
         kind = Edited if "code" in found else FinalNo if "final" in found else ApprovalResponse
-        return kind.model_validate(found)
+        return kind.model_validate({name: found[name] for name in kind.model_fields if name in found})
 
-    return await once(APPROVAL, {"code": request.code}, ask, ApprovalResponse.model_dump, load)
+    return await once(APPROVAL, {"code": request.code, **place}, ask, ApprovalResponse.model_dump, load)
 
 
 async def call(function: Callable[..., object], *arguments: object) -> object:

@@ -30,6 +30,7 @@ from coderoom._util.text import visible
 from coderoom.approval import editing
 from coderoom.approval.answers import ChangesRequest, Edited, edited_answer, no
 from coderoom.approval.base import Approval, call, call_in_thread, is_async
+from coderoom.approval.calls import Always, CallRequest
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
 from coderoom.steps import answer_elsewhere, is_observed
@@ -48,11 +49,13 @@ _ANSWER = re.compile(
 )
 
 
-def understand(answer: str, who: str) -> ApprovalResponse | None:
+def understand(answer: str, who: str, request: ApprovalRequest) -> ApprovalResponse | None:
     """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no.
 
-    A no with a reason goes to the model, and one without ends the turn.
+    A no with a reason goes to the model, and one without ends the turn. All calls of a function can be allowed at once.
     """
+    if isinstance(request, CallRequest) and answer.strip().lower() in ("a", "always"):
+        return Always(reason=f"{who} said always.")
     if not answer.strip():
         return no(f"{who} said no.")
     match = _ANSWER.fullmatch(answer.strip())
@@ -79,10 +82,10 @@ def say(text: str) -> None:
     stream.flush()
 
 
-def show_code(markdown: str) -> None:
+def show_code(markdown: str, title: str = "Code that waits for approval") -> None:
     """Show the whole request, which is untrusted, each line after a margin, so that none can look like the question."""
     lines = visible(markdown, exact=True).splitlines()
-    header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
+    header = f"{title} ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
     stream = sys.stderr
     if stream is None or not stream.isatty():
         say("\n" + "\n".join([header, *(f"| {line}" for line in lines)]) + "\n")
@@ -157,6 +160,9 @@ async def read_line(descriptor: int) -> str | None:
 
 
 _CHOICES: Final = "y, n, n and why (for the model), or e to edit it [y/N/e] "
+_CHOICES_OF_CALLS: Final = (
+    "y, n, n and why (for the code), a for all its calls in this session, or e to edit it [y/N/a/e] "
+)
 _CHOICES_OF_CHANGES: Final = "A reason may follow. [y/N] "
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15
@@ -207,8 +213,10 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer, here or from somebody who watches the run."""
-        if (words := standing_yes.get()) and not isinstance(request, ChangesRequest):
+        if (words := standing_yes.get()) and not isinstance(request, ChangesRequest | CallRequest):
             return ApprovalResponse(approved=True, reason=words)
+        if isinstance(request, CallRequest) and request.always:
+            return _said_always(request)
         if not is_observed():
             return await self._decide(request)
         return await first_of(self._decide(request), self._decide_elsewhere(request))
@@ -241,10 +249,11 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
     async def _ask(self, descriptor: int, request: ApprovalRequest, limit: asyncio.Timeout) -> ApprovalResponse:
         # Time for a program that shows the conversation on the same terminal.
         await asyncio.sleep(_SETTLE_SECONDS)
-        await self._show(descriptor, request.code)
+        await self._show(descriptor, request, request.code)
         editable, made, unclear = not isinstance(request, ChangesRequest), None, 0
+        choices = _CHOICES_OF_CALLS if isinstance(request, CallRequest) else _CHOICES
         while unclear < TRIES:
-            say(f"{self._prompt} {_CHOICES if editable else _CHOICES_OF_CHANGES}")
+            say(f"{_prompt(self._prompt, request)} {choices if editable else _CHOICES_OF_CHANGES}")
             line = await _read_answer(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
@@ -260,19 +269,34 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                     say(f"{error} The code stays as it was.\n")
                 if self._timeout is not None:
                     limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
-                await self._show(descriptor, request.code if made is None else made.code)
+                await self._show(descriptor, request, request.code if made is None else made.code)
                 continue
-            response = understand(line, "A person at the terminal")
+            response = understand(line, "A person at the terminal", request)
             if response is not None:
                 return made if made is not None and response.approved else response
             unclear += 1
             say(_HELP)
         return no(_UNCLEAR)
 
-    async def _show(self, descriptor: int, code: str) -> None:
+    async def _show(self, descriptor: int, request: ApprovalRequest, code: str) -> None:
         # In a thread: highlighting takes time, and writing to a terminal may block.
-        await call_in_thread(show_code, code)
+        if isinstance(request, CallRequest):
+            if request.block:
+                await call_in_thread(show_code, request.block, "The code that makes the call")
+            await call_in_thread(show_code, code, request.title)
+        else:
+            await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
+
+
+def _prompt(prompt: str, request: ApprovalRequest) -> str:
+    is_default = prompt == DEFAULT_PROMPT and isinstance(request, CallRequest)
+    return "Make this call?" if is_default else prompt
+
+
+def _said_always(request: CallRequest) -> ApprovalResponse:
+    reason = f"A person has said yes to all calls of {request.function}() in this session."
+    return ApprovalResponse(approved=True, reason=reason)
 
 
 async def _read_answer(descriptor: int) -> str | None:
@@ -327,6 +351,10 @@ InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationT
 """The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
 
 _HOW: Final = "Answer yes or no (why, as in: no because it deletes files, goes to the model), or edit: and other code."
+_HOW_OF_CALLS: Final = (
+    "Answer yes or no (why, as in: no because it is too much, goes to the code), always (for all calls of this "
+    "function in this session), or edit: and the call with other arguments."
+)
 _HOW_OF_CHANGES: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
 _EDIT: Final = re.compile(r"e(?:dit)?[ \t]*:(?P<code>.*)", re.IGNORECASE | re.DOTALL)
 _FOLD: Final = "\u21b3"
@@ -375,6 +403,8 @@ class InputApproval(Approval):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer. Only a cancellation is raised."""
+        if isinstance(request, CallRequest) and request.always:
+            return _said_always(request)
         limit = asyncio.timeout(self._timeout)
         try:
             # One question at a time, so that no answer counts for another one.
@@ -388,14 +418,14 @@ class InputApproval(Approval):
             return no(f"The person could not be asked: {type(error).__name__}: {error}")
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
-        editable = not isinstance(request, ChangesRequest)
-        how = _HOW if editable else _HOW_OF_CHANGES
-        shown, made = _shown(request.code), None
-        question = f"{self._prompt} {how}\n\n{shown}"
+        editable, prompt = not isinstance(request, ChangesRequest), _prompt(self._prompt, request)
+        how = _HOW_OF_CALLS if isinstance(request, CallRequest) else _HOW if editable else _HOW_OF_CHANGES
+        shown, made = _shown_request(request, request.code), None
+        question = f"{prompt} {how}\n\n{shown}"
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
-            answer = await self._answer(f"{question}\n\n{self._prompt} ", shown)
+            answer = await self._answer(f"{question}\n\n{prompt} ", shown)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -403,15 +433,15 @@ class InputApproval(Approval):
                 try:
                     made = _read_edit(edit["code"], request)
                     # Asked about again: a page may have lost the ends of the lines.
-                    shown = _shown(made.code)
-                    question = f"{self._prompt} {how}\n\n{shown}"
+                    shown = _shown_request(request, made.code)
+                    question = f"{prompt} {how}\n\n{shown}"
                     continue
                 except ValueError as error:
                     problem = f"{error} Nothing has run."
                     shown = f"{problem}\n\n{shown}"
-            elif (response := understand(answer, "A person")) is not None:
+            elif (response := understand(answer, "A person", request)) is not None:
                 return made if made is not None and response.approved else response
-            question = f"{problem} {self._prompt} {how}"
+            question = f"{problem} {prompt} {how}"
         return no(_UNCLEAR)
 
     async def _answer(self, question: str, shown: str) -> object:
@@ -465,6 +495,13 @@ def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
         return asyncio.Lock()
     # A lock belongs to one event loop.
     return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _shown_request(request: ApprovalRequest, code: str) -> str:
+    if not isinstance(request, CallRequest):
+        return _shown(code)
+    made_by = f"\n\nThis code makes the call. {_shown(request.block)}" if request.block else ""
+    return f"{request.title}. {_shown(code)}{made_by}"
 
 
 def _shown(code: str) -> str:

@@ -12,6 +12,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -20,9 +21,10 @@ from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, Tool, Workbench
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
+from coderoom._util.autogen import function_of, is_started, mcp_tool_of, mcp_tools, server_params_of, tools_of
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.sandbox.functions.callables import LateFunctions, from_callable, misfit, read_signature
+from coderoom.sandbox.functions.callables import LateFunctions, effect_of, from_callable, misfit, read_signature
+from coderoom.sandbox.functions.effects import Effect
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 from coderoom.sandbox.functions.schemas import bind, sign, tool_name
 
@@ -79,7 +81,22 @@ def from_tool(tool: Tool) -> HostFunction:
         shown=shown,
         notes=notes,
         gives_text=server_params_of(tool) is not None,
+        effect=effect_of_tool(tool),
     )
+
+
+def effect_of_tool(tool: object) -> Effect | None:
+    """The effect that the function of a tool declares, or that an MCP server hints at."""
+    function, signature = function_of(tool)
+    return effect_of(function, signature) if signature is not None else _hint(mcp_tool_of(tool))
+
+
+def _hint(tool: Any) -> Effect | None:
+    """What an MCP server says of its tool, if it says anything."""
+    said = getattr(tool, "annotations", None)
+    if getattr(said, "readOnlyHint", None):
+        return Effect("read", is_hint=True)
+    return Effect("write", is_hint=True) if getattr(said, "destructiveHint", None) else None
 
 
 def _from_group(error: Exception) -> Exception:
@@ -115,8 +132,12 @@ async def from_workbench(workbench: Workbench) -> list[HostFunction]:
             f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools ({cause}). "
             f"Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
         ) from error
-    whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
-    return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
+    effects = {tool.name: effect_of_tool(tool) for tool in tools_of(workbench)}
+    served = await mcp_tools(workbench)
+    effects |= {name: _hint(tool) for name, tool in served.items()}
+    whole = {name: tool.inputSchema for name, tool in served.items()}
+    found = [(tool["name"], _from_schema(workbench, tool, whole.get(tool["name"]))) for tool in tools]
+    return [replace(function, effect=effects.get(name)) for name, function in found]
 
 
 def _server_of(workbench: object) -> str:

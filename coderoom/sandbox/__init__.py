@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.editing import EDITING_HELP
     from coderoom.sandbox.functions.callables import check_functions, host_functions
+    from coderoom.sandbox.functions.calls import while_a_person_decides
+    from coderoom.sandbox.functions.effects import Effect, EffectName
     from coderoom.sandbox.functions.function import HostFunction
-    from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
+    from coderoom.sandbox.functions.recorder import CallRecorder, NotBegun, RecordedCall
     from coderoom.sandbox.guest.restricted import Rulebook
     from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
     from coderoom.sandbox.overlay import Change, ChangedMeanwhile, Changes, Committed, Patch
@@ -80,6 +82,8 @@ __all__ = [
     "CodeError",
     "Committed",
     "Credential",
+    "Effect",
+    "EffectName",
     "Engine",
     "EngineName",
     "EngineSession",
@@ -88,6 +92,7 @@ __all__ = [
     "HostFunction",
     "Limits",
     "NetworkUse",
+    "NotBegun",
     "OnOutput",
     "OutputChunk",
     "Patch",
@@ -119,6 +124,7 @@ __all__ = [
     "restricted_rules",
     "save_named",
     "stream_gathered",
+    "while_a_person_decides",
     "with_output",
 ]
 
@@ -135,8 +141,10 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.editing": "EDITING_HELP",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
+        "coderoom.sandbox.functions.calls": "while_a_person_decides",
+        "coderoom.sandbox.functions.effects": "Effect EffectName",
         "coderoom.sandbox.functions.function": "HostFunction",
-        "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
+        "coderoom.sandbox.functions.recorder": "CallRecorder NotBegun RecordedCall",
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
         "coderoom.sandbox.overlay": "Change ChangedMeanwhile Changes Committed Patch",

@@ -22,6 +22,8 @@ T = TypeVar("T")
 MODEL: Final = "model"
 CODE: Final = "code"
 APPROVAL: Final = "approval"
+CALL_BEGUN: Final = "call_begun"
+"""A function of the host is called, which has effects: so that it is not called again if its answer gets lost."""
 
 
 class StepObserver:

@@ -15,7 +15,7 @@ from autogen_core.tools import FunctionTool, StaticWorkbench
 from pydantic import ValidationError
 
 from coderoom.agents import BranchTests, CodeActAgent, CodeActAgentConfig
-from coderoom.approval import RuleApproval
+from coderoom.approval import NeverApprove, RuleApproval
 from coderoom.configs import ReplayModel, check_team
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.models.budgets import Budget
@@ -36,6 +36,7 @@ EVERYTHING: dict[str, Any] = {
     "initial_imports": {"m": "math", "path": "os.path"},
     "branches": 3,
     "skills": "~/skills",
+    "call_rules": [{"function": "delete_*", "effect": "write", "arguments": {"path": "/tmp/.*"}}],
 }
 
 
@@ -76,6 +77,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         handoffs=["boss"],
         budget=Budget(cells=9),
         branch_judge=BranchTests("assert True"),
+        call_approval=NeverApprove(),
         **EVERYTHING,
     )
     config = agent.dump_component().config

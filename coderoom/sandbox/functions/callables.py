@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from coderoom.errors import RequestError
+from coderoom.sandbox.functions.effects import Effect, declared_effect
 from coderoom.sandbox.functions.function import Arguments, HostFunction, as_text, bind_arguments, check_name, default_of
 from coderoom.sandbox.functions.schemas import Shapes, Signed
 from coderoom.sandbox.guest.functions import Shown
@@ -82,7 +83,14 @@ def from_callable(
         shown=shown,
         notes=notes,
         pack=_packer(resolved.return_annotation),
+        effect=effect_of(function, signature),
     )
+
+
+def effect_of(function: Callable[..., Any], signature: inspect.Signature) -> Effect | None:
+    """The effect that a function with this signature declares."""
+    annotations = {each.name: each.annotation for each in signature.parameters.values()}
+    return declared_effect(function, {**annotations, "return": signature.return_annotation}, _scope(function))
 
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
@@ -279,7 +287,7 @@ class Offer:
         if not isinstance(functions, list | tuple):
             raise RequestError(f"{argument}={functions!r} must be a list of functions, tools and workbenches.")
         self._items = [_prepare(item) for item in functions]
-        _by_name(item for item in self._items if isinstance(item, HostFunction))
+        self.known = tuple(_by_name(item for item in self._items if isinstance(item, HostFunction)).values())
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -304,17 +312,20 @@ async def host_functions(functions: Sequence[Offered]) -> tuple[HostFunction, ..
     return tuple((await Offer(functions).list()).values())
 
 
-def check_functions(functions: Sequence[Offered], argument: str = "functions") -> None:
+def check_functions(functions: Sequence[Offered], argument: str = "functions") -> tuple[HostFunction, ...]:
     """Check functions, tools and workbenches, without asking workbenches for their tools.
 
     Args:
         functions: As for `Sandbox.session`.
         argument: The caller's name for `functions`, for messages.
 
+    Returns:
+        The host functions, without those of workbenches.
+
     Raises:
         RequestError: Something cannot be offered, or a name is taken twice.
     """
-    Offer(functions, argument)
+    return Offer(functions, argument).known
 
 
 def _prepare(item: Any) -> HostFunction | LateFunctions:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import inspect
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from coderoom._util.tasks import call_in_loop, retrieve_exception
+from coderoom._util.deadlines import Deadline, pausing_deadlines
+from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten
@@ -37,6 +39,7 @@ _LEAST = 60
 _MOST_NAMES = 20
 _LONGEST_NAME = 100
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
+_current: contextvars.ContextVar[tuple[Calls, _Call] | None] = contextvars.ContextVar("coderoom_call", default=None)
 
 _Answer = tuple[dict[str, Any], Outcome]
 
@@ -96,6 +99,23 @@ def calls_of(owner: object) -> bool:
     return any(calls.is_open and calls.owner is owner for calls in _callers.get())
 
 
+@contextlib.asynccontextmanager
+async def while_a_person_decides() -> AsyncIterator[None]:
+    """Stop the code whose call the caller answers, and all time limits of that call, its cell and its turn.
+
+    All processes of the session stand still, so that the code gains no time by the question. Outside of a call, only
+    time limits around it are stopped.
+    """
+    with pausing_deadlines():
+        if (found := _current.get()) is None:
+            yield
+            return
+        calls, call = found
+        async with calls.standing_still():
+            with contextlib.nullcontext() if call.deadline is None else call.deadline.paused():
+                yield
+
+
 @dataclass(eq=False)
 class _Call:
     number: int
@@ -107,7 +127,7 @@ class _Call:
     begun: float | None  # `None` once its outcome is in the log.
     refused: Exception | None = None
     task: asyncio.Task[None] | None = None
-    deadline: asyncio.TimerHandle | None = None
+    deadline: Deadline | None = None
     left: bool = False
     answered: bool = False
 
@@ -123,9 +143,17 @@ class Calls:
     """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and of any number.
 
     Functions run in the context of the code that runs the cell. `owner` is the engine's session; see `calls_of`.
+    `stop` stops the cell and its time limit as long as its context lasts.
     """
 
-    def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits, replies: Replies) -> None:
+    def __init__(
+        self,
+        owner: object,
+        functions: Mapping[str, HostFunction],
+        limits: Limits,
+        replies: Replies,
+        stop: Callable[[], contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self.owner = owner
         self.is_open = True
         self._functions = functions
@@ -147,6 +175,10 @@ class Calls:
         self._answering = threading.Lock()  # Threads send short answers themselves.
         self._sending = asyncio.Lock()
         self._long: _Call | None = None  # The call whose answer is being sent in several packets.
+        self._stop = stop
+        self._stopped = contextlib.AsyncExitStack()
+        self._stopping = asyncio.Lock()
+        self._decisions = 0  # For which the cell is stopped.
 
     def take(self, message: Mapping[str, Any], size: int) -> None:
         """Process a call that has arrived, of a size in bytes."""
@@ -212,6 +244,7 @@ class Calls:
             self._cancel(long)
         if tasks:  # A task that ignores its cancellation is left running; its answer is dropped.
             await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
+        await self._stopped.aclose()  # Of a decision that ignores its cancellation.
         with contextlib.suppress(ConnectionError):
             if unanswered:
                 self._replies.send_now({"op": "ended", "error": error_data(RuntimeError(ENDED))})
@@ -233,14 +266,14 @@ class Calls:
                 self._forget(call)
                 continue
             self._running.add(call)
-            call.deadline = self._loop.call_later(self._limits.call_seconds, self._expire, call)
+            call.deadline = Deadline(self._limits.call_seconds, functools.partial(self._expire, call))
             if call.function.in_thread or call.size > _LARGE:
                 self._start_thread(call)
             else:
                 self._start_task(call, self._run_async(call))
 
     def _start_thread(self, call: _Call) -> None:
-        context = self._context.copy()
+        context = self._context_of(call)
 
         def work() -> None:
             self._finished.append((call, context.run(self._answer_in_thread, call)))
@@ -262,10 +295,33 @@ class Calls:
                 _close(result)
 
     def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        call.task = task = self._loop.create_task(work, context=self._context.copy())
+        call.task = task = self._loop.create_task(work, context=self._context_of(call))
         task.add_done_callback(retrieve_exception)  # Of an interrupt of the event loop.
         task.add_done_callback(lambda _: self._end(call) if call.task is task else None)
         return task
+
+    def _context_of(self, call: _Call) -> contextvars.Context:
+        context = self._context.copy()
+        context.run(_current.set, (self, call))
+        return context
+
+    @contextlib.asynccontextmanager
+    async def standing_still(self) -> AsyncIterator[None]:
+        """Stop the cell as long as the context of any call lasts."""
+        async with self._stopping:
+            if not self._decisions and self.is_open:
+                await self._stopped.enter_async_context(self._stop())
+            self._decisions += 1
+        try:
+            yield
+        finally:
+            await run_uncancellable(self._decided())
+
+    async def _decided(self) -> None:
+        async with self._stopping:
+            self._decisions -= 1
+            if not self._decisions:
+                await self._stopped.aclose()
 
     def _answer_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
         """Do the work of a thread, and send the answer if possible: a detour over the event loop takes longer."""

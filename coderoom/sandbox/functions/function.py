@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined, to_jsonable_python
 
 from coderoom.errors import RequestError
+from coderoom.sandbox.functions.effects import Effect
 from coderoom.sandbox.guest.functions import Shown
 from coderoom.sandbox.guest.values import as_plain, why_not_data
 
@@ -50,6 +51,7 @@ class HostFunction:
         gives_text: Whether numbers and lists come back as text.
         inside: The source of a module for the session, whose `wrap` makes of the stub and of the session's variables
             what code calls; for the engine `cpython`.
+        effect: What its calls do; `None` if that is not declared.
     """
 
     name: str
@@ -64,6 +66,7 @@ class HostFunction:
     pack: Callable[[Any], Any] | None = None
     gives_text: bool = False
     inside: str = ""
+    effect: Effect | None = None
 
     @property
     def header(self) -> str:

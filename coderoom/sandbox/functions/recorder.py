@@ -39,6 +39,10 @@ class RecordedCall(BaseModel):
     kept: bool = True
 
 
+class NotBegun(asyncio.CancelledError):
+    """A call was cancelled before its function was called: nothing is known of it, and it may be made later."""
+
+
 class CallRecorder:
     """Records the answers of host functions, or answers from a record."""
 
@@ -50,7 +54,7 @@ class CallRecorder:
         """The function with its calls recorded or replayed."""
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-            return Arguments((_digest(args, kwargs), function.check(args, kwargs)), {})
+            return Arguments((digest_of(args, kwargs), function.check(args, kwargs)), {})
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
@@ -128,6 +132,8 @@ def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value:
 async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
     try:
         return _keep(calls, function, digest, await value)
+    except NotBegun:
+        raise
     except BaseException as error:
         task, seen = asyncio.current_task(), error
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -141,6 +147,7 @@ def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseEx
     _record(calls, RecordedCall(name=name, digest=digest, error=json.dumps(error_data(error))))
 
 
-def _digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def digest_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A digest of the arguments of a call, as they came from the code."""
     text = json.dumps([list(args), dict(kwargs)], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

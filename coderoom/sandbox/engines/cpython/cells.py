@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import enum
 import errno
+import functools
 import signal
 from collections.abc import Mapping
 from typing import Any
 
+from coderoom._util.deadlines import Deadline
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, artifacts_of, stopped
@@ -44,6 +46,7 @@ class RunningCell:
         ended: What the parent of the process reported about the end of the process; `None` while it runs.
         calls: Answers its calls to functions of the host; `None` if none are offered.
         sending: The request with the cell, while it is being sent in several steps.
+        deadline: Its time limit, while it is waited for.
     """
 
     def __init__(self, number: int, output: Collector) -> None:
@@ -53,6 +56,7 @@ class RunningCell:
         self.ended: Mapping[str, Any] | None = None
         self.calls: Calls | None = None
         self.sending: asyncio.Future[None] | None = None
+        self.deadline: Deadline | None = None
         self._ending: Ending | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -65,13 +69,12 @@ class RunningCell:
     async def wait(self, seconds: float) -> Ending:
         """Wait until the cell has finished, was cancelled or has used up its time."""
         if self._ending is None:
-            loop = asyncio.get_running_loop()
-            self._waiter = loop.create_future()
-            timer = loop.call_later(seconds, self.finish, Ending.TIMEOUT)
+            self._waiter = asyncio.get_running_loop().create_future()
+            self.deadline = Deadline(seconds, functools.partial(self.finish, Ending.TIMEOUT))
             try:
                 await self._waiter
             finally:
-                timer.cancel()
+                self.deadline.cancel()
         assert self._ending is not None
         return self._ending
 

@@ -452,6 +452,13 @@ class CPythonSession:
         async with self._room.frozen():
             yield
 
+    @contextlib.asynccontextmanager
+    async def _stopped(self, cell: RunningCell) -> AsyncIterator[None]:
+        """Stop a cell, all that it has started, and its time limit."""
+        async with self.frozen():
+            with contextlib.nullcontext() if cell.deadline is None else cell.deadline.paused():
+                yield
+
     async def fork(self, count: int, reseed: bool) -> list[Fork[CPythonSession]]:
         """Make sessions with this one's state and copies of its files; see `Session.fork`."""
         await self._settle()
@@ -573,7 +580,8 @@ class CPythonSession:
         """Send a cell to the process that has the state."""
         live = await self._get_live()
         if self._functions:
-            cell.calls = Calls(self, self._functions, self._limits, live.channel)
+            stop = functools.partial(self._stopped, cell)
+            cell.calls = Calls(self, self._functions, self._limits, live.channel, stop)
         live.attach(cell)
         self._used = True
         message = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import itertools
 import os
@@ -19,8 +20,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from coderoom._util.deadlines import Deadline
 from coderoom._util.distribution import install_command
-from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
+from coderoom._util.tasks import call_in_loop, cancel_and_wait, resolve, run_uncancellable
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
@@ -312,6 +314,7 @@ class MontySession:
         self._changed = False  # Whether the worker's state differs from it.
         self._marks: list[Mark] = []
         self._lost = self._closed = False
+        self._deadline: Deadline | None = None  # Of the cell that runs.
         self._lock = asyncio.Lock()
         self._cancelled = asyncio.Event()
         self._tap: Tap | None = None
@@ -430,7 +433,7 @@ class MontySession:
         if self._lost and not final:  # The cell that lost it had no result to say so.
             tap.take("stderr", f"{STATE_LOST}\n")
         begin = time.monotonic()
-        calls = MontyCalls(self, self._functions, self._limits)
+        calls = MontyCalls(self, self._functions, self._limits, functools.partial(self._stopped, tap))
         lookup = {"input": _no_input, "exit": _exit, "quit": _exit, **calls.lookup()}
         feed = asyncio.ensure_future(worker.feed(cell.source, lookup, tap.take))
         try:
@@ -483,14 +486,28 @@ class MontySession:
     async def _race(self, work: asyncio.Future[Any], seconds: float | None) -> Literal["done", "timeout", "cancelled"]:
         """Wait for work until a time limit, or until the cell is cancelled."""
         cancelled = asyncio.ensure_future(self._cancelled.wait())
+        late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deadline = None if seconds is None else Deadline(seconds, functools.partial(resolve, late))
         try:
-            await asyncio.wait((work, cancelled), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, cancelled, late), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return "done"
             return "cancelled" if cancelled.done() else "timeout"
         finally:
             cancelled.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
             await cancel_and_wait(work)
+
+    @contextlib.asynccontextmanager
+    async def _stopped(self, tap: Tap) -> AsyncIterator[None]:
+        """Stop the cell and its time limit."""
+        tap.suspend(True)
+        try:
+            with contextlib.nullcontext() if self._deadline is None else self._deadline.paused():
+                yield
+        finally:
+            tap.suspend(False)
 
     async def _keep(self, most: int) -> bool:
         """Copy the state unless it is larger than `most`; return whether there is a copy."""
@@ -536,10 +553,16 @@ class MontySession:
 class MontyCalls:
     """The calls of one cell, with the same limits and the same log as in the engine `cpython`; see `Calls`."""
 
-    def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits) -> None:
+    def __init__(
+        self,
+        owner: object,
+        functions: Mapping[str, HostFunction],
+        limits: Limits,
+        stop: Callable[[], contextlib.AbstractAsyncContextManager[None]],
+    ) -> None:
         self._functions = functions
         self._limits = limits
-        self._calls = Calls(owner, functions, limits, self)
+        self._calls = Calls(owner, functions, limits, self, stop)
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}

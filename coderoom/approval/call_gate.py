@@ -1,0 +1,265 @@
+"""Asks before a function of the host is called: which calls, whom, and what becomes of the answer.
+
+Code is hostile: what is asked, and the answer, are known on the host only. Used by `CodeActAgent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import inspect
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from autogen_agentchat.agents import ApprovalFuncType, ApprovalResponse
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+from autogen_core.models import LLMMessage
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from coderoom._util.autogen import current_agent
+from coderoom.approval.answers import Edited
+from coderoom.approval.base import Approval, approve_once, call_in_thread
+from coderoom.approval.calls import Always, CallRequest, Given, arguments_by_name, checked_data
+from coderoom.blocks import fence
+from coderoom.errors import RequestError
+from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_decides
+from coderoom.sandbox.functions.function import Arguments
+from coderoom.sandbox.functions.recorder import digest_of
+from coderoom.steps import CALL_BEGUN, cell, find_now, keep_step, note
+
+_MOST_REFUSALS: Final = 3
+"""So often a function's calls are refused in a cell; then its code no longer makes anybody answer."""
+
+
+class CallRule(BaseModel):
+    """What calls that match do, whatever their function declares.
+
+    Attributes:
+        function: The function's name, as a pattern for file names: `delete_*`.
+        arguments: Regular expressions by the names of arguments, each for the whole text of one: its words, or its
+            value as Python. An argument that is left out has its default.
+        effect: `read` and the call is made, `write` and the approval is asked, `forbidden` and it fails.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    function: str = Field(min_length=1)
+    effect: EffectName
+    arguments: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("arguments")
+    @classmethod
+    def _compile(cls, arguments: dict[str, str]) -> dict[str, str]:
+        for pattern in arguments.values():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return arguments
+
+    def is_about(self, function: HostFunction) -> bool:
+        """Whether it may match calls of a function.
+
+        Raises:
+            RequestError: It names an argument that the function does not have.
+        """
+        if not fnmatch.fnmatchcase(function.name, self.function):
+            return False
+        known = function.signature.parameters.values()
+        names = {each.name for each in known}
+        wrong = self.arguments.keys() - names
+        if wrong and not any(each.kind is each.VAR_KEYWORD for each in known):
+            # With a pattern as name it may be meant for others.
+            if self.function == function.name:
+                raise RequestError(
+                    f"A rule for calls of {function.name}() names the argument {min(wrong)!r}; it has: "
+                    f"{', '.join(sorted(names)) or 'none'}."
+                )
+            return False
+        return True
+
+    def matches(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether it is about a call with these arguments."""
+        return all(
+            name in arguments and re.fullmatch(pattern, _text(arguments[name]), re.DOTALL)
+            for name, pattern in self.arguments.items()
+        )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+@dataclass
+class CallingCode:
+    """Code that runs, and what is known of its calls.
+
+    Attributes:
+        blocks: The code.
+        context: The conversation before it.
+        made: How often it has made each call.
+        refused: How often calls of each function were not allowed.
+    """
+
+    blocks: Sequence[CodeBlock] = ()
+    context: Sequence[LLMMessage] = ()
+    made: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+_calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", default=None)
+
+
+def begin_code(blocks: Sequence[CodeBlock], context: Sequence[LLMMessage]) -> None:
+    """Say whose calls are asked about from now on in this context: those of code after a conversation."""
+    _calling.set(CallingCode(blocks, context))
+
+
+class CallGate:
+    """Decides about the calls of one agent's code.
+
+    Calls that wait are decided one after the other. While one is, the code stands still. In a resumed run, an answer
+    counts for the call that it was given to, and a call that had begun is not made again.
+
+    Args:
+        agent: The agent's name.
+        approval: Is asked about calls that write; `None`: there are none.
+        rules: What calls do; the first that matches counts, before what the function declares.
+    """
+
+    def __init__(self, agent: str, approval: Approval | ApprovalFuncType | None, rules: Sequence[CallRule]) -> None:
+        self._agent = agent
+        self.approval = approval
+        self._rules = tuple(rules)
+        if approval is None and (asking := [rule for rule in rules if rule.effect == "write"]):
+            raise ValueError(f"The rule for calls of {asking[0].function!r} needs a call_approval, which it would ask.")
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self.forget()
+
+    def forget(self) -> None:
+        """A new session begins, in which nobody has said yes to all calls of a function."""
+        self._always: set[str] = set()
+
+    async def close(self) -> None:
+        """End the session, and close the approval."""
+        self.forget()
+        if isinstance(self.approval, Approval):
+            await self.approval.close()
+
+    def check(self, functions: Sequence[HostFunction]) -> None:
+        """Check that there is somebody to ask about what functions declare.
+
+        Raises:
+            ValueError: There is not.
+        """
+        for function in functions:
+            declared = function.effect
+            if self.approval is not None or declared is None or declared.is_hint or declared.name != "write":
+                continue
+            first = next((rule for rule in self._rules if rule.is_about(function) and not rule.arguments), None)
+            if first is None:
+                raise ValueError(
+                    f"Calls of {function.name}() need a call_approval, since it declares the effect 'write'. Give one, "
+                    "such as HumanApproval(), or a rule in call_rules that says what its calls do."
+                )
+
+    def guard(self, function: HostFunction) -> HostFunction:
+        """The function, whose calls are decided on if there is something to decide."""
+        rules = [rule for rule in self._rules if rule.is_about(function)]
+        declared = "read" if function.effect is None else function.effect.name
+        if self.approval is None and declared == "write":  # A server says so, and nobody wants to be asked.
+            declared = "read"
+        if not rules and declared == "read":
+            return function
+
+        def effect_of(given: Given) -> str:
+            arguments = arguments_by_name(function.signature, checked_data(function, given)) if rules else {}
+            return next((rule.effect for rule in rules if rule.matches(arguments)), declared)
+
+        def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+            given, ready = deepcopy((list(args), dict(kwargs))), function.check(args, kwargs)
+            digest, code = digest_of(*given), _calling.get() or CallingCode()
+            code.made[function.name, digest] += 1
+            number = code.made[function.name, digest]
+            key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}
+            return Arguments((given, ready, key), {})
+
+        async def run(arguments: Arguments) -> Any:
+            given, ready, key = arguments.args
+            effect = effect_of(given)
+            if effect == "forbidden":
+                raise PermissionError(f"{function.name}() is forbidden here")
+            if effect == "write":
+                if (made := await self._ask(function, given, key)) is not None:
+                    if effect_of(made) == "forbidden":
+                        raise PermissionError(f"{function.name}() is forbidden here, also as it was edited")
+                    ready = function.check(*made)
+                self._begin(function.name, key)
+            answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return replace(function, check=check, run=run, in_thread=False)
+
+    async def _ask(self, function: HostFunction, given: Given, key: Mapping[str, Any]) -> Given | None:
+        """Ask about a call; return the arguments of the call that somebody has made of it, if any.
+
+        Raises:
+            PermissionError: It may not be made.
+            NotBegun: The question was cancelled.
+        """
+        assert self.approval is not None
+        lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        code = _calling.get() or CallingCode()
+        _refuse_after_many(function.name, code)
+        try:
+            async with while_a_person_decides(), lock:
+                _refuse_after_many(function.name, code)
+                request = CallRequest.about(
+                    function,
+                    given,
+                    agent=current_agent() or self._agent,
+                    block="\n\n".join(fence(each.code, each.language) for each in code.blocks),
+                    context=list(code.context),
+                    always=function.name in self._always,
+                )
+                # The approval may change the request; what was asked is what is judged and run.
+                answer = await approve_once(self.approval, request.model_copy(deep=False), CancellationToken(), key)
+        except asyncio.CancelledError:
+            raise NotBegun from None
+        if isinstance(answer, Edited):
+            try:
+                return request.given(answer.code)
+            except ValueError as error:
+                answer = ApprovalResponse(approved=False, reason=f"the call was edited, and is none then. {error}")
+        if not answer.approved:
+            code.refused[function.name] += 1
+            raise PermissionError(f"{function.name}() was not allowed: {answer.reason}")
+        if isinstance(answer, Always):
+            self._always.add(function.name)
+        return None
+
+    def _begin(self, name: str, key: Mapping[str, Any]) -> None:
+        """Write down that a call begins, which is not made again if that was written before the run was resumed."""
+        if find_now(CALL_BEGUN, key) is None:
+            keep_step(CALL_BEGUN, key, {"begun": True}, 0.0)
+            return
+        unknown = "whether it was done is not known"
+        note(f"A call of {name}() had begun when the run was ended: {unknown}, and it is not repeated.")
+        raise RuntimeError(
+            f"{name}() had begun with these arguments when the run was ended: {unknown}, and it is not repeated. "
+            "Find out what it has done before you call it again."
+        )
+
+
+def _refuse_after_many(name: str, code: CallingCode) -> None:
+    if code.refused[name] >= _MOST_REFUSALS:
+        raise PermissionError(
+            f"{name}() was not allowed {_MOST_REFUSALS} times, and nobody is asked about it again in this code"
+        )

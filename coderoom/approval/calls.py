@@ -1,0 +1,206 @@
+"""A question about one call of a function of the host, and the call as Python: what is shown, and what is read back."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from pprint import pformat
+from typing import Any, Final, Literal, Self
+
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+from pydantic import Field, PrivateAttr
+
+from coderoom.blocks import extract_code_blocks, fence
+from coderoom.sandbox import HostFunction
+from coderoom.sandbox.functions.function import as_data, default_of
+from coderoom.sandbox.guest.values import as_argument, why_not_data
+
+_WIDTH: Final = 100
+_INDENT: Final = "    "
+
+Given = tuple[list[Any], dict[str, Any]]
+"""The positional and the named arguments of a call, as data."""
+
+
+class Always(ApprovalResponse):
+    """A yes to this call, and to all later ones of the function in this session of the agent.
+
+    Those that ask persons say yes to them then; rules, models and others of a chain are asked about each call.
+    """
+
+    approved: Literal[True] = True
+    always: Literal[True] = True
+
+
+class CallRequest(ApprovalRequest):
+    """A question about a call that code makes, and that waits for the answer.
+
+    `code` is the call as Python, in a fence. An `Edited` answer has another call of the function, with literals as
+    arguments. A no is an exception in the code.
+
+    Attributes:
+        function: The function's name.
+        arguments: The arguments by their names, as data.
+        agent: The agent whose code makes the call; empty if that is not known.
+        block: The code that makes the call, as Markdown.
+        always: Whether a person has said yes to all calls of this function in this session.
+    """
+
+    function: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    agent: str = ""
+    block: str = ""
+    always: bool = False
+    _function: HostFunction | None = PrivateAttr(default=None)
+
+    @classmethod
+    def about(cls, function: HostFunction, given: Given, **facts: Any) -> Self:
+        """The question about a call of a function, whose arguments are copied.
+
+        Args:
+            function: The function.
+            given: The arguments, which it accepts.
+            facts: The other fields.
+        """
+        given = checked_data(function, given)
+        arguments = arguments_by_name(function.signature, given)
+        request = cls(code=as_python(function, given), function=function.name, arguments=arguments, **facts)
+        request._function = function
+        return request
+
+    def given(self, code: str) -> Given:
+        """The arguments of an edited call.
+
+        Raises:
+            ValueError: It is no call of the function with literals, or its arguments do not fit; in a sentence.
+        """
+        assert self._function is not None
+        blocks = extract_code_blocks(code)
+        given = parse_call(self.function, (blocks[0].code if len(blocks) == 1 else code).strip())
+        try:
+            self._function.check(*deepcopy(given))
+        except Exception as error:  # A check can be any code.
+            raise ValueError(f"{error}.") from error
+        return given
+
+    def edited(self, code: str) -> Self:
+        """The question about another call of the function; raises as `given`."""
+        assert self._function is not None
+        facts = {name: getattr(self, name) for name in ("context", "agent", "block", "always")}
+        return self.about(self._function, self.given(code), **facts)
+
+    @property
+    def title(self) -> str:
+        """What waits, in words."""
+        return f"A call of {self.function}(){f' by {self.agent}' if self.agent else ''} that waits for approval"
+
+
+def checked_data(function: HostFunction, given: Given) -> Given:
+    """The arguments as the function gets them, if that is data; else as they were sent."""
+    checked = function.check(*deepcopy(given))
+    try:
+        args, kwargs = as_data(function.name, [list(checked.args), dict(checked.kwargs)])
+    except Exception:  # They can be any objects.
+        return deepcopy(given)
+    return args, kwargs
+
+
+def arguments_by_name(signature: inspect.Signature, given: Given) -> dict[str, Any]:
+    """All arguments by their names, with defaults that are data; of a call that does not fit, those with a name."""
+    try:
+        found = dict(signature.bind(*given[0], **given[1]).arguments)
+    except TypeError:
+        return dict(given[1])
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= found.pop(name, {})
+        elif name not in found and (value := default_of(parameter)) is not parameter.empty and not why_not_data(value):
+            found[name] = value
+    return found
+
+
+def as_python(function: HostFunction, given: Given) -> str:
+    """A call as a block of Python: whole, with literals as arguments, which are named if that is possible."""
+    args, kwargs = _named(function.signature, given)
+    parts = [_literal(value) for value in args]
+    parts += [f"{name}={_literal(value)}" for name, value in kwargs.items() if name.isidentifier()]
+    others = {name: value for name, value in kwargs.items() if not name.isidentifier()}
+    parts += [f"**{_literal(others)}"] if others else []
+    line = f"{function.name}({', '.join(parts)})"
+    if len(line) > _WIDTH or "\n" in line:
+        # No literal has a line break in it, so that all lines can be indented.
+        lines = "".join(f"{part},\n" for part in parts).replace("\n", f"\n{_INDENT}").rstrip(" ")
+        line = f"{function.name}(\n{_INDENT}{lines})"
+    return fence(line, "python")
+
+
+def _named(signature: inspect.Signature, given: Given) -> Given:
+    try:
+        bound = signature.bind(*given[0], **given[1]).arguments
+    except TypeError:
+        return given
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    if any(kinds[name] is inspect.Parameter.VAR_POSITIONAL for name in bound):
+        return given
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, value in bound.items():
+        if kinds[name] is inspect.Parameter.POSITIONAL_ONLY:
+            args.append(value)
+        elif kinds[name] is inspect.Parameter.VAR_KEYWORD:
+            kwargs |= value
+        else:
+            kwargs[name] = value
+    return args, kwargs
+
+
+class _Infinite(float):
+    """A number that has no literal."""
+
+    def __repr__(self) -> str:
+        return f"float({float.__repr__(self)!r})"
+
+
+def _literal(value: Any) -> str:
+    return pformat(_with_all_numbers(value), width=_WIDTH - len(_INDENT), sort_dicts=False)
+
+
+def _with_all_numbers(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return _Infinite(value)
+    if isinstance(value, dict):
+        return {key: _with_all_numbers(item) for key, item in value.items()}
+    return [_with_all_numbers(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def parse_call(name: str, code: str) -> Given:
+    """Read a call of a function with literals as arguments.
+
+    Raises:
+        ValueError: It is something else; the message says what, in a sentence.
+    """
+    try:
+        call = ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"It is no single call of {name}(): {getattr(error, 'msg', error)}.") from error
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name):
+        raise ValueError(f"Only the arguments can be changed: it must be one call of {name}().")
+    args = [_value(name, place, node) for place, node in enumerate(call.args, 1)]
+    kwargs: dict[str, Any] = {}
+    for keyword in call.keywords:
+        value = _value(name, keyword.arg or "**", keyword.value)
+        more: Mapping[Any, Any] = {keyword.arg: value} if keyword.arg else value if isinstance(value, dict) else {"": 0}
+        if wrong := [key for key in more if not (key and isinstance(key, str)) or key in kwargs]:
+            raise ValueError(f"{name}(): the argument {wrong[0]!r} stands twice, or is not a name.")
+        kwargs |= more
+    return args, kwargs
+
+
+def _value(name: str, which: str | int, node: ast.expr) -> Any:
+    try:
+        return as_argument(name, which, ast.literal_eval(node))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{name}(): the argument {which} must be a literal, such as 5 or 'text'.") from error

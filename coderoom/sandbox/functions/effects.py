@@ -1,0 +1,90 @@
+"""What calls of a function of the host do to the world, as its author declares it."""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+
+from coderoom.errors import RequestError
+
+EffectName = Literal["read", "write", "forbidden"]
+T = TypeVar("T", bound=Callable[..., Any])
+_ATTRIBUTE: Final = "__coderoom_effect__"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What calls of a function do: `Annotated[str, Effect("write")]` as its return annotation, or a decorator.
+
+    It does nothing by itself: a `CodeActAgent` asks its `call_approval` before it makes a call that writes.
+
+    Attributes:
+        name: `read`: they change nothing, and are made without a question. `write`: they change something outside of
+            the sandbox. `forbidden`: code may not make them.
+        is_hint: Whether it is only what a server says of its tool. Without an approval, such a call is free.
+
+    Raises:
+        RequestError: There is no such effect.
+    """
+
+    name: EffectName
+    is_hint: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(EffectName):
+            known = ", ".join(map(repr, get_args(EffectName)))
+            raise RequestError(f"Effect({self.name!r}): an effect is one of {known}.")
+
+    def __call__(self, function: T) -> T:
+        """As a decorator: `@Effect("write")`."""
+        setattr(function, _ATTRIBUTE, self)
+        return function
+
+
+def declared_effect(function: Any, annotations: Mapping[str, Any], scope: dict[str, Any]) -> Effect | None:
+    """The effect that a function declares, by decorator or by its return annotation.
+
+    Args:
+        function: The function, or a `functools.partial` of it.
+        annotations: The annotations of its parameters, and that of its result as `return`.
+        scope: The names that they may use.
+
+    Raises:
+        RequestError: There is one that cannot be used, and would be lost.
+    """
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    found = [each for each in (getattr(plain, _ATTRIBUTE, None),) if isinstance(each, Effect)]
+    name = getattr(plain, "__name__", "the function")
+    for where, annotation in annotations.items():
+        if Effect.__name__ not in repr(annotation):  # Most have none, and are not evaluated again.
+            continue
+        there = [each for each in _remarks(name, annotation, scope) if isinstance(each, Effect)]
+        if there and where != "return":
+            raise RequestError(
+                f"The effect of {name}() belongs to its result, as in `-> Annotated[None, Effect({there[0].name!r})]`, "
+                f"and not to the parameter {where!r}."
+            )
+        found += there
+    if len(set(found)) > 1:
+        raise RequestError(f"{name}() declares two effects: {found[0].name!r} and {found[1].name!r}.")
+    return found[0] if found else None
+
+
+def _remarks(name: str, annotation: Any, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def named() -> None:
+        """Carries the annotation."""
+
+    named.__annotations__ = {"it": annotation}
+    try:
+        hint = typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
+    except Exception as error:  # Evaluating it may fail in any way.
+        raise RequestError(
+            f"The annotation {annotation!r} of {name}() cannot be read ({type(error).__name__}: {error}), so that its "
+            "effect is not known. Use names that its module has, or the decorator: @Effect(...)."
+        ) from error
+    return get_args(hint)[1:] if get_origin(hint) is typing.Annotated else ()
