@@ -75,6 +75,8 @@ class SharedSession:
                         f"Two agents with a shared session have different functions named {function.name!r}. Rename "
                         "one of them, or give the agents sessions of their own."
                     )
+                if function.asks:  # Another agent may offer it freely.
+                    found[function.name] = function
         await self.executor.offer([self._recorder.wrap(function) for function in found.values()])
         self._is_offered = True
 

@@ -205,7 +205,7 @@ class CallGate:
             answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
             return await answer if inspect.isawaitable(answer) else answer
 
-        return replace(function, check=check, run=run, in_thread=False)
+        return replace(function, check=check, run=run, in_thread=False, asks=True)
 
     async def _ask(self, function: HostFunction, given: Given, key: Mapping[str, Any]) -> Given | None:
         """Ask about a call; return the arguments of the call that somebody has made of it, if any.

@@ -52,6 +52,7 @@ class HostFunction:
         inside: The source of a module for the session, whose `wrap` makes of the stub and of the session's variables
             what code calls; for the engine `cpython`.
         effect: What its calls do; `None` if that is not declared.
+        asks: Whether somebody may decide about its calls before they are made.
     """
 
     name: str
@@ -67,6 +68,7 @@ class HostFunction:
     gives_text: bool = False
     inside: str = ""
     effect: Effect | None = None
+    asks: bool = False
 
     @property
     def header(self) -> str:
