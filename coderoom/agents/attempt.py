@@ -34,6 +34,7 @@ class Attempt(ExecutionResult):
         edited: Whether a person has edited the code before it ran.
         incomplete: Whether it succeeded but for the code that is missing.
         undone: Whether the files were restored after it.
+        stopped_by_check: Whether nothing was run, since a check before has found errors; `output` has them.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Attempt(ExecutionResult):
     edited: bool = False
     incomplete: bool = False
     undone: bool = False
+    stopped_by_check: bool = False
 
     @property
     def blocks(self) -> tuple[CodeBlock, ...]:
@@ -78,7 +80,7 @@ class Attempt(ExecutionResult):
     @property
     def ran(self) -> bool:
         """Whether anything was run at all."""
-        return bool(self.blocks) and not self.refusal
+        return bool(self.blocks) and not self.refusal and not self.stopped_by_check
 
     def describe(self) -> str:
         """Describe what happened, for a model.
@@ -100,6 +102,8 @@ class Attempt(ExecutionResult):
             return self.refusal
         if not self.blocks:
             return "Nothing was run."
+        if self.stopped_by_check:
+            return self.output
         if self.outcome is Outcome.OK:
             return self.output if self.output.strip() else _NO_OUTPUT
         output = self.output if self.output.strip() else "(nothing)"

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, get_args
 from weakref import WeakSet
@@ -43,6 +44,7 @@ from coderoom.agents.tools import (
     with_functions,
     with_help,
 )
+from coderoom.agents.type_check import TypeCheck
 from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType, CallGate, CallRule
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
@@ -68,6 +70,7 @@ class CodeActAgentConfig(BranchingAgentConfig):
     skills: str | None = None
     call_approval: ComponentModel | None = None
     call_rules: list[CallRule] = Field(default_factory=list)
+    check_types: bool = False
 
 
 class CodeActAgentState(ConversationState):
@@ -129,6 +132,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         skills: The folder of functions that code has saved and later code imports, or a `Skills`; `None`: none.
         call_approval: Is asked before calls of functions whose effect is `write`; meanwhile the code stands still.
         call_rules: What calls do, by functions and arguments; the first match counts, before a function's own effect.
+        check_types: Whether code with calls that are surely wrong is not run: the model gets the errors instead. This
+            needs the extra `types`.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -180,6 +185,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         skills: Skills | str | Path | None = None,
         call_approval: Approval | ApprovalFuncType | None = None,
         call_rules: Sequence[CallRule] = (),
+        check_types: bool = False,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -239,6 +245,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._session = CodeActSession(
             runner, self._tools, self._workbench, on_error, variables, self._initial_imports, self._skills, gate
         )
+        self._check_types, self._types = check_types, TypeCheck(max_output_chars) if check_types else None
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
@@ -398,7 +405,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _attempt(
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
-        return await self._session.run(turn.number, selection, context, turn.token, on_output)
+        run = self._session.run if self._types is None else partial(self._types.run, self._session)
+        return await run(turn.number, selection, context, turn.token, on_output)
 
     async def _twin(self, variation: Variation, runner: BranchRunner) -> Self:
         made = await super()._twin(variation, runner)

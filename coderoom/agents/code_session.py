@@ -168,6 +168,12 @@ class CodeActSession:
             self._failed += 1
         return result
 
+    @property
+    def code(self) -> tuple[CodeBlock, ...]:
+        """What has set the variables of the session, and succeeded."""
+        first = () if self._variables is None else (self._variables,)
+        return (*first, *(block for cell in self._cells for block in cell.blocks))
+
     def state(self) -> tuple[Any, ...]:
         """What has run so far, for `go_back`."""
         return list(self._cells), self._failed, self._are_set, self._to_restore

@@ -44,7 +44,7 @@ def report(summary: str, attempt: Attempt) -> str:
     parts += [EDITED] if attempt.edited else []
     parts += attempt.fenced()
     if attempt.output.strip():
-        parts += ["Output:", fence(attempt.output, "text", "no-run")]
+        parts += ["What was found:" if attempt.stopped_by_check else "Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
         parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
     return "\n\n".join([*parts, *attempt.selection.notes])
@@ -58,6 +58,7 @@ def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, 
         keys.RAN: str(attempt.ran).lower(),
         keys.ATTEMPTS: str(attempt.number),
         **({keys.EDITED_CODE: "true"} if attempt.edited else {}),
+        **({keys.CHECKED: "failed"} if attempt.stopped_by_check else {}),
     }
     if stop_reason is not None:
         found[keys.STOP_REASON] = stop_reason.value

@@ -37,6 +37,7 @@ EVERYTHING: dict[str, Any] = {
     "branches": 3,
     "skills": "~/skills",
     "call_rules": [{"function": "delete_*", "effect": "write", "arguments": {"path": "/tmp/.*"}}],
+    "check_types": True,
 }
 
 

@@ -1,0 +1,58 @@
+"""Code with calls that are surely wrong does not run, and the model reads why. The code runs in a real sandbox."""
+
+from __future__ import annotations
+
+from coderoom.agents import metadata as keys
+from tests.agents.acting import MakeActor, Shop, add, outputs, remembered
+from tests.agents.helpers import TASK, Approver, Client, facts_of, python, stream, text_of, turn
+
+
+async def test_nothing_of_a_wrong_call_happens_and_the_model_may_write_again(actor: MakeActor) -> None:
+    shop, approver = Shop(), Approver(approved=True)
+    wrong, right = "await order('apple')\nawait order('pear', amount=2)", "(await order('pear', number=2))['number']"
+    agent = actor(
+        Client(python(wrong), python(right), "Ordered."),
+        tools=shop.functions,
+        check_types=True,
+        approval_func=approver,
+    )
+    response = await turn(agent, TASK)
+    assert shop.calls == ["order(pear, 2)"]
+    assert len(approver.asked) == 1
+    said = (await remembered(agent))[2]
+    assert "Line 2" in said
+    assert "    await order('pear', amount=2)\n                        ^^^^^^^^" in said
+    assert "async def order(item: str, number: int = 1) -> dict[str, Any]" in said
+    [found, output] = outputs(response.inner_messages or [])
+    assert (found, output) == (said, "2\n")
+    assert facts_of(response)["attempts"] == "2"
+
+
+async def test_an_attempt_that_was_stopped_is_marked_and_is_no_refusal(actor: MakeActor) -> None:
+    agent = actor(Client(python("add(1)"), python("add(1)"), "No."), tools=[add], check_types=True)
+    items = await stream(agent, TASK)
+    facts = facts_of(items[-1])  # type: ignore[arg-type]
+    assert (facts["outcome"], facts["ran"], facts["checked"]) == ("error", "false", "failed")
+    assert facts["stop_reason"] == "same_failure"
+    assert "was not run" in text_of(items[-1])  # type: ignore[arg-type]
+    assert keys.CHECKED == "coderoom.checked"
+
+
+async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
+    first = "def twice(x):\n    return 2 * x\nfrom math import sqrt"
+    agent = actor(
+        Client(
+            python("def half(x):\n    return x / 2\n1 / 0"),
+            python(first),
+            python("print(twice(sqrt(9)), half(n))"),
+            python("print('no')\ntwice()"),
+            python("print('no')\nthrice(1)"),
+            "Done.",
+        ),
+        check_types=True,
+        initial_variables={"n": 4},
+    )
+    _, _, third, fourth, fifth = outputs(await stream(agent, TASK))
+    assert third == "6.0 2.0\n"
+    assert "required parameter `x` of function `twice`" in fourth
+    assert "Function `thrice` is not defined" in fifth
