@@ -9,6 +9,7 @@ from autogen_core.code_executor import CodeExecutor
 
 from coderoom._util.tasks import await_with_token
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.sandbox import SandboxConfig
 from coderoom.skills import Skills
 from coderoom.steps import once
 
@@ -28,18 +29,10 @@ def skills_for(given: Skills | str | Path | None, executor: CodeExecutor) -> Ski
             "skills need a SandboxCodeExecutor with state='session', policy='open' and the engine 'cpython' or "
             "'remote', whose code can import them."
         )
-    if isinstance(given, Skills):
-        skills = given
-    elif engine == "remote":
-        skills = Skills(given, server=config["options"].get("url", ""))
-    else:
-        kept = {name: config[name] for name in ("python", "packages", "options") if config.get(name)}
-        skills = Skills(given, wall=config["wall"], options=kept)
-    if config.get("work_dir") and skills.folder.path.is_relative_to(Path(config["work_dir"]).expanduser().absolute()):
-        raise ValueError(
-            f"skills={skills.source!r} is in the work_dir, where code could change skills without a verdict: take a "
-            "folder outside of it."
-        )
+    names = ("wall", "engine", "python", "packages", "allowed_packages", "options")
+    like = SandboxConfig(**{name: config[name] for name in names if config.get(name)})
+    skills = given if isinstance(given, Skills) else Skills.like(given, like)
+    skills.check_apart(Path(config["work_dir"]) if config.get("work_dir") else None)
     return skills
 
 

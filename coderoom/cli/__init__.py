@@ -22,7 +22,21 @@ from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import app, runs, asking, batch, judge, journal, solving, fixing, teams, doors, service, machine
+from coderoom.cli import (
+    app,
+    runs,
+    asking,
+    batch,
+    judge,
+    journal,
+    solving,
+    fixing,
+    teams,
+    doors,
+    skills,
+    service,
+    machine,
+)
 
 # isort: on
 from coderoom.cli.first_run import may_ask, set_up_model
@@ -40,6 +54,7 @@ __all__ = [
     "main",
     "runs",
     "service",
+    "skills",
     "solving",
     "teams",
 ]

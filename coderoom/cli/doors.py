@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from coderoom.cli import app
@@ -62,6 +63,9 @@ def mcp(
     fixes: Annotated[
         bool, typer.Option("--fix", help="Offer a tool that fixes repositories in the workspace; see `coderoom fix`.")
     ] = False,
+    skills: Annotated[
+        Path | None, app.option("DIR", "Let code save functions here, and import them later.", "--skills")
+    ] = None,
     local_network: app.LocalNetworkOption = False,
     server: app.ServerOption = None,
     env_file: app.EnvFileOption = None,
@@ -104,6 +108,7 @@ def mcp(
         host=host,
         processes=processes,
         fixes=fixes,
+        skills=skills,
     )
     try_out(door)
     if http is None:

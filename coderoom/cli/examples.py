@@ -59,6 +59,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema": ("coderoom schema --out team.schema.json",),
     "mcp": ("coderoom mcp --workspace .", "coderoom mcp --http 8765 --team analyst --model openai:gpt-4o-mini"),
     "serve": ("coderoom serve analyst", "coderoom serve team.yaml --port 9000 --budget tokens=20000"),
+    "skills": ("coderoom skills skills", "coderoom skills skills amounts", "coderoom skills skills --check"),
     "doctor": ("coderoom doctor", "coderoom doctor --json"),
     "packages": ("coderoom packages", "coderoom packages --prune 30"),
     "models": ("coderoom models", "coderoom models --setup", "coderoom models openai:gpt-4o-mini ollama:llama3.2"),

@@ -31,9 +31,19 @@ from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.tool import missing, text_of
 from coderoom.outcome import Outcome
-from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, ProcessTools, Sandbox, SandboxConfig, Session
+from coderoom.sandbox import (
+    LANGUAGES,
+    Checkpoint,
+    ExecutionResult,
+    HostFunction,
+    ProcessTools,
+    Sandbox,
+    SandboxConfig,
+    Session,
+)
 from coderoom.sandbox.config import OBSERVE, network_in_words
 from coderoom.sandbox.process_tools import Command, Input, Number, Seconds, Terminal
+from coderoom.skills import Skills
 
 try:
     import anyio
@@ -82,6 +92,10 @@ _NOT_ISOLATED: Final = {
     "place": "ordinary processes of the user",
     "reach": "It is not isolated: it can read and change the user's other files, and use the network.",
 }
+_SKILLS: Final = """\
+Python code in a session can call functions that keep code for later: search_skills(query) finds functions that \
+earlier code has left, `from skills import NAME` imports one, read_skill(name) shows it, and save_skill(name, \
+tests="assert NAME(1) == 2") keeps a function of the session that has a docstring and passes its tests."""
 
 T = TypeVar("T")
 SessionName = Annotated[str, Field(min_length=1, max_length=100, description="The session, whose variables stay.")]
@@ -141,7 +155,8 @@ class FixFacts(BaseModel):
 class Client:
     """What a client has: a sandbox, its folder, and sessions with their checkpoints."""
 
-    def __init__(self, config: SandboxConfig) -> None:
+    def __init__(self, config: SandboxConfig, functions: Sequence[HostFunction] = ()) -> None:
+        self._functions = functions
         self._temporary = config.workspace is None
         self.folder = temporary_folder() if self._temporary else Path(str(config.workspace))
         self.sandbox = Sandbox.from_config(config.model_copy(update={"workspace": self.folder}))
@@ -155,7 +170,7 @@ class Client:
         if name not in self.sessions:
             if len(self.sessions) == _MOST_SESSIONS:
                 raise RequestError(f"There are {_MOST_SESSIONS} sessions; end one of them by end_session.")
-            self.sessions[name] = self.sandbox.session()
+            self.sessions[name] = self.sandbox.session(functions=self._functions)
         return self.sessions[name]
 
     def processes(self, name: str) -> ProcessTools:
@@ -244,6 +259,10 @@ class MCPServer:
         host: The address at which it is served by HTTP.
         processes: Whether there are tools for processes that stay.
         fixes: Whether the team `maintainer` fixes repositories in the working folder.
+        skills: The folder of functions that code saves, and imports later; `None`: there is none.
+
+    Raises:
+        RequestError: Code could write to the folder of skills, or could not use them.
     """
 
     path = "/mcp"
@@ -259,8 +278,12 @@ class MCPServer:
         host: str = "127.0.0.1",
         processes: bool = False,
         fixes: bool = False,
+        skills: str | Path | None = None,
     ) -> None:
         self._sandbox = sandbox
+        self._skills = skills
+        if skills is not None:
+            Skills.like(skills, sandbox).check_apart(sandbox.workspace)
         self._fixes = fixes
         self._processes = processes
         self._teams = teams
@@ -324,15 +347,19 @@ class MCPServer:
     def _server(self, **http: Any) -> FastMCP[Client]:
         @asynccontextmanager
         async def one_client(_: FastMCP[Client]) -> AsyncIterator[Client]:
-            client = Client(self._sandbox)
+            skills = None if self._skills is None else Skills.like(self._skills, self._sandbox)
+            client = Client(self._sandbox, () if skills is None else await skills.functions())
             try:
                 yield client
             finally:
                 await run_uncancellable(client.close())
+                if skills is not None:
+                    await run_uncancellable(skills.close())
 
         words = _NOT_ISOLATED if self._sandbox.wall == "none" else _ISOLATED
         network = network_in_words(self._sandbox.network, self._sandbox.credentials)
         rules = _RULES.format(place=words["place"], reach=words["reach"].format(network=network))
+        rules += "" if self._skills is None else f"\n{_SKILLS}"
         # It would write its log, and that of all others, as boxes of 80 columns.
         logging.basicConfig(level=logging.ERROR)
         server = _Tools("coderoom", rules, lifespan=one_client, log_level="ERROR", **http)

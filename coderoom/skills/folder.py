@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from coderoom._util.files import read_inside, refusing, write_inside
@@ -53,7 +54,7 @@ class Skill:
         """The digest of code and tests. It shows an edit, and not who has made it."""
         return hashlib.sha256(f"{self.code}\0{self.tests}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    @property
+    @cached_property
     def function(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
         """The function in the code.
 
@@ -126,6 +127,16 @@ class SkillFolder:
                 return []
             found = sorted(each.stem for each in self.path.iterdir() if each.suffix == ".py")
         return [name for name in found if _is_name(name)][:MOST_SKILLS]
+
+    def read_all(self) -> dict[str, Skill | str]:
+        """All skills by their names, in order; a text is why one cannot be read."""
+        found: dict[str, Skill | str] = {}
+        for name in self.names():
+            try:
+                found[name] = self.read(name)
+            except (LookupError, ValueError) as error:
+                found[name] = str(error)
+        return found
 
     def read(self, name: str) -> Skill:
         """Read a skill.

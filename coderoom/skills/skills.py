@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from coderoom._util.text import counted
+from coderoom.errors import RequestError
 from coderoom.judge import Judge
-from coderoom.sandbox import HostFunction, host_functions
+from coderoom.sandbox import HostFunction, SandboxConfig, host_functions
 from coderoom.skills.folder import Skill, SkillFolder, check_name
 from coderoom.skills.judging import UnsoundError, as_file, judged
 
@@ -59,7 +61,27 @@ class Skills:
         self.folder = SkillFolder(folder)
         self._judge = Judge(wall=wall, server=server, sessions=1, options=options)
         self._judging = asyncio.Lock()
-        self._unsound: dict[str, str] = {}
+        self._verdicts: dict[str, Skill | str] = {}  # By the digests of skills without one in the folder.
+
+    @classmethod
+    def like(cls, folder: str | Path, sandbox: SandboxConfig) -> Self:
+        """Skills that are judged as the code of a sandbox is run: behind its wall, with its Python and packages."""
+        if sandbox.engine == "remote":
+            return cls(folder, server=sandbox.options.get("url", ""))
+        names = ("python", "packages", "allowed_packages", "options")
+        return cls(folder, wall=sandbox.wall, options={name: getattr(sandbox, name) for name in names})
+
+    def check_apart(self, workspace: Path | None) -> None:
+        """Refuse a folder to which code can write.
+
+        Raises:
+            RequestError: It is in the workspace.
+        """
+        if workspace is not None and self.folder.path.is_relative_to(workspace.expanduser().absolute()):
+            raise RequestError(
+                f"The folder of skills {self.source!r} is in the folder of the code, which could change skills without "
+                "a verdict: take one outside of it."
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,28 +128,27 @@ class Skills:
             ValueError: It does not pass its tests, or cannot be read.
             SandboxUnavailable: The sandbox broke.
         """
-        skill = await asyncio.to_thread(self.folder.read, name)
-        return skill if skill.judged else await self._judge_again(skill)
+        return await self._known(await asyncio.to_thread(self.folder.read, name))
 
     async def all(self) -> list[Skill]:
         """All skills that count, in order of their names; those that have changed are judged first."""
         found = []
-        for name in await asyncio.to_thread(self.folder.names):
-            try:
-                found.append(await self.get(name))
-            except (LookupError, ValueError):
-                continue
+        for skill in (await asyncio.to_thread(self.folder.read_all)).values():
+            if isinstance(skill, Skill):
+                with suppress(UnsoundError):
+                    found.append(await self._known(skill))
         return found
 
     async def check(self) -> dict[str, Skill | str]:
         """Judge all skills again, also those that have not changed; a text is why one does not count."""
-        found: dict[str, Skill | str] = {}
-        for name in await asyncio.to_thread(self.folder.names):
-            try:
-                skill = await asyncio.to_thread(self.folder.read, name)
-                found[name] = await self._judge_again(replace(skill, judged=""), always=True)
-            except (LookupError, ValueError) as error:
-                found[name] = str(error)
+        found = await asyncio.to_thread(self.folder.read_all)
+        for name, skill in found.items():
+            if isinstance(skill, Skill):
+                self._verdicts.pop(skill.digest, None)
+                try:
+                    found[name] = await self._known(replace(skill, judged=""))
+                except UnsoundError as error:
+                    found[name] = str(error)
         return found
 
     async def search(self, query: str, most: int = _FOUND) -> list[Skill]:
@@ -163,18 +184,23 @@ class Skills:
         async with self._judging:
             return await judged(skill, self._judge)
 
-    async def _judge_again(self, skill: Skill, always: bool = False) -> Skill:
-        """Judge a skill of the folder; the verdict is kept there, or here if it is a bad one."""
+    async def _known(self, skill: Skill) -> Skill:
+        """A skill of the folder with its verdict: that of the folder, that of before, or a new one."""
+        if skill.judged:
+            return skill
         digest = skill.digest
-        if (why := self._unsound.get(digest)) and not always:
-            raise UnsoundError(why)
-        try:
-            skill = await self._judged(skill)
-        except UnsoundError as error:
-            self._unsound[digest] = str(error)
-            raise
-        await asyncio.to_thread(self.folder.write, skill, over=digest)
-        return skill
+        found = self._verdicts.get(digest)
+        if found is None:
+            try:
+                found = await self._judged(skill)
+                with suppress(RequestError, ValueError):  # It cannot be written, or has changed again.
+                    await asyncio.to_thread(self.folder.write, found, over=digest)
+            except UnsoundError as error:
+                found = str(error)
+            self._verdicts[digest] = found
+        if isinstance(found, str):
+            raise UnsoundError(found)
+        return found
 
     def _to_save(self) -> Callable[..., Any]:
         async def save_skill(name: str, tests: str, code: str = "", replace: bool = False) -> str:

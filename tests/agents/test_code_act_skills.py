@@ -82,7 +82,7 @@ def test_the_folder_comes_back_from_a_config(folder: Path) -> None:
     [
         ({"policy": "restricted"}, "policy='open'"),
         ({"state": "fresh"}, "state='session'"),
-        ({"work_dir": "."}, "is in the work_dir"),
+        ({"work_dir": "."}, "could change skills without"),
     ],
 )
 def test_where_skills_cannot_be_used(executor: dict[str, Any], why: str) -> None:

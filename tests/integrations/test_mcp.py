@@ -395,3 +395,19 @@ async def test_a_folder_stays_as_it_is_until_the_changes_are_written(tmp_path: P
         await call(client, "run_code", code="open('b.txt', 'w').write('b')")
         assert await call(client, "commit_changes") == "written: added b.txt"
     assert (folder / "b.txt").read_text() == "b"
+
+
+async def test_code_keeps_functions_and_later_clients_import_them(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    define = "def double(n):\n    'Multiply by two.'\n    return 2 * n\nsave_skill('double', 'assert double(2) == 4')"
+    async with stdio("--skills", str(tmp_path / "skills"), cwd=work) as client:
+        assert "Saved double(n)" in await call(client, "run_code", code=define)
+        assert "AssertionError" in await call(
+            client, "run_code", code="save_skill('double', 'assert double(2) == 5', '', True)"
+        )
+    async with stdio("--skills", str(tmp_path / "skills"), cwd=work) as client:
+        code = "print(search_skills('multiply'))\nfrom skills import double\ndouble(21)"
+        shown = await call(client, "run_code", code=code)
+        assert "double(n): Multiply by two." in shown
+        assert "42" in shown
