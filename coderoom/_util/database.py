@@ -179,6 +179,7 @@ _SCHEMAS: Final = (
             0, json_extract(used, '$.tasks')
         FROM last
     """,
+    "CREATE TABLE doings (run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, told TEXT NOT NULL)",
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _WAIT_SECONDS: Final = 60.0

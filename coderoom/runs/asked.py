@@ -1,15 +1,19 @@
-"""`Asked`: what those who watch a run ask of it, and what it asks them, in the journal. `Journal` has it.
+"""`Asked`: what those who watch a run ask of it, what it asks them, and what it does, in the journal. `Journal` has it.
 
 The server of pages is in another process than the run, which looks into the journal now and then.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coderoom._util.database import Database
 from coderoom.errors import RequestError
+from coderoom.runs.doing import Doing
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,18 @@ class Question:
 
 
 class Asked(Database):
-    """Questions of runs to people, and requests to stop."""
+    """Questions of runs to people, requests to stop, and what runs do at this moment."""
+
+    def tell(self, run: str, doings: Sequence[dict[str, Any]]) -> None:
+        """Say what a run does at this moment, in place of what it did before."""
+        with self._using(writes=True, synced=False) as database:
+            database.execute("REPLACE INTO doings VALUES (?, ?)", (run, self.dump(doings)))
+
+    def doings(self, run: str) -> list[Doing]:
+        """What a run does at this moment, as far as that is known."""
+        with self._using() as database:
+            row = database.execute("SELECT told FROM doings WHERE run = ?", (run,)).fetchone()
+        return [Doing(**each) for each in json.loads(row[0])] if row else []
 
     def ask_to_stop(self, run: str) -> None:
         """Ask for the end of a run."""

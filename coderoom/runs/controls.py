@@ -1,4 +1,4 @@
-"""What others may do to a run through its journal while it goes on: stop it, and answer what it asks a person.
+"""What others do to a run through its journal while it goes on: see what it does, stop it, and answer its questions.
 
 A page of `coderoom runs serve` is in another process than the run, which looks into the journal now and then.
 """
@@ -19,7 +19,7 @@ POLL_SECONDS: Final = 0.5
 
 @asynccontextmanager
 async def stoppable(writer: Writer, stop: Callable[[], None]) -> AsyncIterator[None]:
-    """While this lasts, `stop` is called once somebody has asked to end the run."""
+    """While this lasts, the journal has what the run does, and `stop` is called once somebody has asked to end it."""
     watching = asyncio.create_task(_watch(writer, stop))
     try:
         yield
@@ -31,6 +31,7 @@ async def _watch(writer: Writer, stop: Callable[[], None]) -> None:
     with suppress(JournalError):  # The run goes on without it.
         while writer.journal is not None and writer.run is not None:
             await asyncio.sleep(POLL_SECONDS)
+            await asyncio.to_thread(writer.write_doings)
             if writer.journal.take_stop(writer.run):
                 stop()
                 return

@@ -254,6 +254,7 @@ class _FileRun:
         contents: dict[str, bytes] = {}
         facts["artifacts"] = [self._keep(each, contents) for each in run.shown]
         self.writer.write("code", facts, seconds=run.seconds, contents=contents)
+        self.writer.doings.end("code", f"block {run.number}")
         for observer in self.observers:
             request = {"blocks": [[run.block.language, run.block.code]]}
             observer.keep("code", request, facts, run.seconds, known=False)
@@ -308,6 +309,7 @@ class _FileRun:
                     if first:
                         await session.run(first)
                 self.started_at = time.monotonic()
+                self.writer.doings.begin("code", f"block {number}")
                 with self.interrupt.ends_cell(session):
                     run = await self._run_block(session, number, block)
                 self.started_at = None
@@ -360,4 +362,5 @@ class _FileRun:
                 if not isinstance(item, OutputChunk):
                     return item
                 self.view.show_output(item.text)
+                self.writer.doings.write("code", f"block {len(self.result.runs) + 1}", item.text)
         raise AssertionError("unreachable: the result comes last")

@@ -28,6 +28,7 @@ from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
 from coderoom.runs.asked import Asked
+from coderoom.runs.doing import Doings
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.shown import run_html
 from coderoom.runs.totals import totals_of
@@ -187,7 +188,7 @@ class Journal(Listing, Asked):
                 who = f"process {process} on {host}" if owner else "another process"
                 raise RequestError(f"The run {run} goes on: {who} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
-            for table in ("stops", "questions"):  # Of the process before.
+            for table in ("stops", "questions", "doings"):  # Of the process before.
                 database.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
             database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
@@ -224,6 +225,7 @@ class Journal(Listing, Asked):
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
                 (time.time(), outcome, self.dump(facts), run),
             )
+            database.execute("DELETE FROM doings WHERE run = ?", (run,))
             write_listing(database, run)
         self._owners.leave(run)
 
@@ -459,6 +461,7 @@ class Writer:
     Attributes:
         run: The id of the run; `None` if it is not in the journal.
         failure: Why nothing is written any more; empty if that is not so.
+        doings: What the run does at this moment.
 
     Raises:
         JournalError: Any method raises it if the journal cannot be written, and is required.
@@ -467,6 +470,8 @@ class Writer:
     def __init__(self, journal: Journal | None) -> None:
         self.run: str | None = None
         self.failure = ""
+        self.doings = Doings()
+        self._told: list[dict[str, Any]] = []
         self._journal = journal
         self._number = 0
         self._lock = RLock()  # Functions of the host are called in threads.
@@ -511,6 +516,12 @@ class Writer:
 
     def _add(self, step: Step, contents: Mapping[str, bytes] | None) -> None:
         self._try(lambda journal: journal.add(str(self.run), step, contents))
+
+    def write_doings(self) -> None:
+        """Write what the run does at this moment, if that has changed."""
+        if (doings := self.doings.facts()) != self._told:
+            self._told = doings
+            self._try(lambda journal: journal.tell(str(self.run), doings))
 
     def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""

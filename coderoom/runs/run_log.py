@@ -29,6 +29,7 @@ from autogen_core.models import LLMMessage
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
 from coderoom._util.text import MASK, MOST_LOOKED_AT, Masking, counted
+from coderoom.agents import metadata as keys
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.generation import BranchesJudged
 from coderoom.runs.controls import POLL_SECONDS
@@ -164,8 +165,18 @@ class RunLog(Writer, StepObserver):
             self.keep(kind, request, reply, 0.0, known=False)
             return reply
 
+    def before(self, kind: str, request: Any) -> None:
+        """Note that a step begins."""
+        self.doings.begin(kind, current_agent(), branch.get())
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """Note that a step has ended."""
+        self.doings.end(kind, current_agent(), branch.get())
+
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Write a step that is new."""
+        if not known:
+            self.doings.end(kind, current_agent(), branch.get())
         if known or self._journal is None:
             return
         files = self._read_files(result.get("artifacts", ())) if kind == CODE else {}
@@ -219,7 +230,12 @@ class RunLog(Writer, StepObserver):
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
         """Write a message of the team; return whether it is a new one, and not from before the run was resumed."""
-        if self._journal is None or isinstance(message, ModelClientStreamingChunkEvent):
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            facts = message.metadata
+            kind = CODE if facts.get(keys.EVENT) == keys.OUTPUT else MODEL
+            self.doings.write(kind, message.source, message.content, facts.get(keys.BRANCH, ""))
+            return True
+        if self._journal is None:
             return True
         data = message.model_dump(mode="json")
         same = {name: value for name, value in data.items() if name not in _NEVER_EQUAL}

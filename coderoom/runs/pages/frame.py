@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib import resources
 from typing import Final
+from zlib import crc32
 
 from markdown_it import MarkdownIt
 from pygments import highlight
@@ -105,6 +106,14 @@ def badge(words: str, style: str) -> str:
     return f'<span class="badge {style}">{text_html(words)}</span>'
 
 
+def duration(seconds: float) -> str:
+    """A time, in words."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.1f} h"
+
+
 def facts_html(facts: Mapping[str, str]) -> str:
     """Names and their values, which are HTML, as a compact grid; empty ones are left out."""
     listed = (f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts.items() if value)
@@ -153,6 +162,12 @@ def section_html(place: str, title: str, body: str, style: str = "") -> str:
     """A section under a title, with a place that links lead to; the title is a text, the body is HTML."""
     head = f'<h2 id="{place}" dir="auto">{text_html(title)}</h2>'
     return f'<section class="{style}" aria-labelledby="{place}">{head}{body}</section>'
+
+
+def part_html(place: str, body: str, have: Container[str] = (), *, tag: str = "div", style: str = "part") -> str:
+    """A part of a page, with its version; it is empty if the version is one of those that the browser has already."""
+    version = str(crc32(f"{place} {body}".encode()))
+    return f'<{tag} id="{place}" class="{style}" data-v="{version}">{"" if version in have else body}</{tag}>'
 
 
 _HEAD_LINES: Final = 24

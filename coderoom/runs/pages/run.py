@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
-from zlib import crc32
 
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import counted, in_dollars, visible
@@ -18,6 +17,7 @@ from coderoom.runs.pages.frame import (
     facts_html,
     folded_html,
     page_of,
+    part_html,
     polled,
     prose_html,
     section_html,
@@ -63,29 +63,52 @@ _TOOLS: Final = (
 )
 
 
-def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Sequence[tuple[str, str]] = ()) -> str:
-    """The page of a run, as HTML, with the pages above it; a live one asks its server for what is new."""
+def run_page(
+    journal: Journal,
+    entry: RunEntry,
+    *,
+    live: bool = False,
+    trail: Sequence[tuple[str, str]] = (),
+    have: Container[str] | None = None,
+) -> str:
+    """The page of a run, as HTML.
+
+    Args:
+        journal: The journal.
+        entry: The run.
+        live: Whether the page asks its server for what is new.
+        trail: The pages above it, as names and links.
+        have: The versions of the parts that a live page has already. Then this is only what changes in it, in which
+            those parts are empty; `None`: the whole page.
+    """
+    is_whole, have = have is None, have or ()
     steps = list(journal.steps(entry.id))
-    story = StoryHtml(journal, entry, steps)
+    story = StoryHtml(journal, entry, steps, have)
     sections = {
         "Time": time_html(steps, entry, story.shown),
         "Usage": usage_html(steps, story.places),
-        "Requests": requests_html(journal, entry, steps, live=live),
+        "Requests": requests_html(journal, entry, steps, live=live, have=have),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
-    outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
-    parts = "".join(f'<div data-v="{crc32(part.encode())}">{part}</div>' for part in sections.values() if part)
+    outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more], have)}"
+    parts = "".join(
+        part_html(f"part-{name.lower()}", section, have, style="") for name, section in sections.items() if section
+    )
     body = (
         f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
         f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps, live=live)}'
         f"{story.html}{parts}</div></div>"
     )
+    if live:
+        body = polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND)
+    if not is_whole:
+        return body
     task = " ".join(visible(without_files(entry.task) or entry.name).split())
     title = task if len(task) <= _LONGEST_TITLE else f"{task[: _LONGEST_TITLE - 1]}\u2026"
     return page_of(
         title,
-        (polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND) if live else body) + _TOOLS,
+        body + _TOOLS,
         styles=["run.css"],
         scripts=["tables.js", "run.js"],
         live=live,

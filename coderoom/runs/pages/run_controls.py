@@ -1,17 +1,27 @@
-"""What a person can do on the page of a run that goes on: stop it, and answer what it asks."""
+"""What a person sees and can do on the page of a run that goes on: what it does, stop it, and answer what it asks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from time import time
 from typing import Final
 from urllib.parse import quote
 
 from coderoom.errors import RequestError
 from coderoom.runs.asked import Question
+from coderoom.runs.doing import MOST_SHOWN
 from coderoom.runs.journal import Journal, RunEntry
-from coderoom.runs.pages.frame import prose_html
+from coderoom.runs.pages.frame import duration, prose_html, text_html
+from coderoom.steps import APPROVAL, CODE, MODEL
 
+_DOES: Final = {
+    MODEL: "waits for the model",
+    CODE: "runs code",
+    APPROVAL: "waits for an approval",
+    "input": "waits for a person",
+    "call": "waits for a function of the host",
+}
 _OTHERWISE: Final = (
     '<label for="words-{number}">Why not, for the model, which then tries again; or other code</label>'
     '<textarea id="words-{number}" name="words" rows="4" dir="auto" spellcheck="false"></textarea>'
@@ -33,7 +43,24 @@ def controls_html(journal: Journal, entry: RunEntry) -> str:
         for each in journal.questions(entry.id)
     )
     stop = f'<form method="post" action="{place}/stop" class="stop"><button>Stop the run</button></form>'
-    return f'<section class="controls" aria-label="Controls">{asked}{stop}</section>'
+    asks = f'hx-get="{place}/now" hx-trigger="every 1s" hx-select="#now" hx-swap="morph" hx-sync="this:drop"'
+    now = f'<div id="now" class="polled" {asks}>{now_html(journal, entry)}</div>'
+    return f'<section class="controls" aria-label="Controls">{stop}{asked}{now}</section>'
+
+
+def now_html(journal: Journal, entry: RunEntry) -> str:
+    """What a run does at this moment, since when, and what that has written; nothing if it has ended."""
+    if entry.state != "running":
+        return ""
+    now, parts = time(), list[str]()
+    for each in journal.doings(entry.id):
+        who = f"{each.actor}, branch {each.branch}" if each.branch else each.actor
+        words = f"{who} {_DOES.get(each.kind, each.kind)}".strip()
+        parts.append(f'<p dir="auto"><b>{text_html(words)}</b> for {duration(now - each.since)}</p>')
+        if each.text:
+            text = text_html(each.text[-MOST_SHOWN:])
+            parts.append(f'<div class="tail" tabindex="0"><pre class="output" dir="auto">{text}</pre></div>')
+    return f'<p class="dim">The run goes on for {duration(now - entry.started)}.</p>{"".join(parts)}'
 
 
 def _form(place: str, question: Question, content: str) -> str:

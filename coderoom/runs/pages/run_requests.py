@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -12,18 +12,22 @@ from coderoom._util.text import in_dollars
 from coderoom.errors import RequestError
 from coderoom.models.prices import cost_of
 from coderoom.runs.journal import Journal, RunEntry, Step
-from coderoom.runs.pages.frame import folded_html, section_html, text_html
+from coderoom.runs.pages.frame import folded_html, part_html, section_html, text_html
 from coderoom.runs.run_log import conversations
 from coderoom.steps import CODE, MODEL
 
 _LARGEST: Final = 2_000_000
 """Characters of requests in a page without a server."""
 _LARGEST_MESSAGE: Final = 200_000
+_PART: Final = 40
+"""Requests that are sent together, when one of them is new."""
 _MOST_TOLD: Final = 1_000
 """With more, turns have no rows of their own."""
 
 
-def requests_html(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: bool) -> str:
+def requests_html(
+    journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: bool, have: Container[str] = ()
+) -> str:
     """All requests, each of which can be opened; without a server, each has the messages that are new in it."""
     asked = [step for step in steps if step.kind == MODEL]
     if not asked:
@@ -43,15 +47,21 @@ def requests_html(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, l
             room -= len(inner)
         else:
             left_out += 1
-        listed.append(f'<li><details class="request" id="request-{step.number}"><summary>{_title(step)}</summary>')
-        listed.append(f"{inner or 'It is not in this page.'}</details></li>")
+        listed.append(
+            f'<li><details class="request" id="request-{step.number}"><summary>{_title(step)}</summary>'
+            f"{inner or 'It is not in this page.'}</details></li>"
+        )
     note = (
         f'<p class="notice">This page has no more room for {left_out:,} requests; '
         f"<code>coderoom runs show {escape(entry.id)} --json</code> has them.</p>"
         if left_out
         else ""
     )
-    return section_html("requests", "Requests to models", f'{note}<ol class="requests">{"".join(listed)}</ol>')
+    parts = "".join(
+        part_html(f"requests-{at}", "".join(listed[at : at + _PART]), have, tag="ol", style="requests")
+        for at in range(0, len(listed), _PART)
+    )
+    return section_html("requests", "Requests to models", note + parts)
 
 
 def request_html(journal: Journal, entry: RunEntry, number: str) -> str:

@@ -6,9 +6,9 @@ import difflib
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from typing import Any, Final
 from zlib import crc32
 
@@ -16,7 +16,7 @@ from coderoom._util.text import counted, in_dollars
 from coderoom.generation import TestsRun
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
-from coderoom.runs.pages.frame import badge, code_html, folded_html, prose_html, text_html
+from coderoom.runs.pages.frame import badge, code_html, folded_html, part_html, prose_html, text_html
 from coderoom.runs.pages.run_files import file_html
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
@@ -67,6 +67,12 @@ class Mark:
 class StoryHtml:
     """The story of a run as HTML.
 
+    Args:
+        journal: The journal.
+        entry: The run.
+        steps: Its steps.
+        have: The versions of the parts that the browser has already.
+
     Attributes:
         html: The story.
         outline: Its outline.
@@ -74,11 +80,11 @@ class StoryHtml:
         places: For each agent, the steps that it told, with the ids of their turns.
     """
 
-    def __init__(self, journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> None:
+    def __init__(self, journal: Journal, entry: RunEntry, steps: Sequence[Step], have: Container[str] = ()) -> None:
         self.outline: list[Mark] = []
         self.shown: list[int] = []
         self.places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        self._journal, self._entry = journal, entry
+        self._journal, self._entry, self._have = journal, entry, have
         self._models: Mapping[str, str] = entry.facts.get("models") or {}
         self._before: dict[str, str] = {}  # The code of each agent before.
         self._attempts: dict[str, Mark] = {}  # The line of each agent's last code.
@@ -101,11 +107,11 @@ class StoryHtml:
             self.outline.append(Mark(place, who, 0))
             yield f'<section class="turn" aria-labelledby="{place}">'
             yield f'<h2 id="{place}" dir="auto">{text_html(who)}{f" <small>{model}</small>" * bool(model)}</h2>'
+            parts = count(1)
             while part := list(islice(turn, _PART)):
                 for each in part:
                     self.places[each.source].append((each.step, place))
-                entries = "".join(map(self._article, part))
-                yield f'<div class="part" data-v="{crc32(entries.encode())}">{entries}</div>'
+                yield part_html(f"{place}-{next(parts)}", "".join(map(self._article, part)), self._have)
             yield "</section>"
 
     def _speaker(self, told: Entry) -> str:
@@ -280,16 +286,16 @@ class StoryHtml:
         return "".join(parts)
 
 
-def outline_html(outline: Iterable[Mark]) -> str:
+def outline_html(outline: Iterable[Mark], have: Container[str] = ()) -> str:
     """The outline as links, with a sign for how each ended."""
-    parts, lines = "", iter(outline)
+    parts, lines, numbers = "", iter(outline), count(1)
     while part := list(islice(lines, _PART)):
         items = ""
         for mark in part:
             outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
             link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
             items += f'<li class="level-{mark.level}">{link}</li>'
-        parts += f'<ol class="part">{items}</ol>'
+        parts += part_html(f"outline-{next(numbers)}", items, have, tag="ol")
     return parts
 
 

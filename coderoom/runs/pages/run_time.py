@@ -12,6 +12,8 @@ from coderoom.steps import CODE, MODEL
 
 _TIMED: Final = {MODEL: "model", CODE: "code", "approval": "person", "input": "person", "call": "function"}
 _MOST: Final = 1_000
+_MOST_OF_LIVE: Final = 300
+"""Bars of a run that goes on, which all change with each step."""
 _LANE: Final = 26
 _BAR: Final = 18
 _PATTERNS: Final = (
@@ -43,9 +45,9 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     sums = dict.fromkeys(_TIMED.values(), 0.0)
     for step in timed:
         sums[_TIMED[step.kind]] += step.seconds
-    drawn = timed
-    if len(timed) > _MOST:
-        longest = sorted(timed, key=lambda step: step.seconds)[-_MOST:]
+    drawn, most = timed, _MOST_OF_LIVE if entry.state == "running" else _MOST
+    if len(timed) > most:
+        longest = sorted(timed, key=lambda step: step.seconds)[-most:]
         drawn = sorted(longest, key=lambda step: step.number)
     lanes = list(dict.fromkeys(step.actor or entry.name for step in drawn))
     bars = ""
@@ -68,7 +70,7 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     )
     names = "".join(f'<li dir="auto" title="{text_html(name)}">{text_html(name)}</li>' for name in lanes)
     height = len(lanes) * _LANE + 22
-    note = f"<p class=dim>The {_MOST:,} longest of {len(timed):,} steps are drawn.</p>" if len(timed) > _MOST else ""
+    note = f"<p class=dim>The {most:,} longest of {len(timed):,} steps are drawn.</p>" if len(timed) > most else ""
     window = (
         '<div class="window" id="time-window" tabindex="0" role="group" '
         'aria-label="Time line: plus and minus zoom, the arrow keys move">'

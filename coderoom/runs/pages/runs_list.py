@@ -12,7 +12,7 @@ from coderoom._util.text import counted, in_dollars
 from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, without_files
 from coderoom.runs.listing import COLUMNS, RunList, RunQuery, RunRow
-from coderoom.runs.pages.frame import badge, page_of, polled, style_of, text_html
+from coderoom.runs.pages.frame import badge, duration, page_of, polled, style_of, text_html
 
 _PAGE: Final = 50
 _LONGEST_TASK: Final = 200
@@ -24,8 +24,14 @@ _LINKS: Final = 'hx-boost="true" hx-target="#runs" hx-sync="#runs:queue last"'
 _FILTERS: Final = ("q", "team", "model", "outcome", "verdict", "from", "to", "cost_from", "cost_to")
 
 
-def runs_list_page(journal: Journal, asked: Mapping[str, str]) -> str:
-    """The page of the runs that the address asks for, as HTML; `asked` is what the address has behind `?`."""
+def runs_list_page(journal: Journal, asked: Mapping[str, str], *, is_whole: bool = True) -> str:
+    """The page of the runs that an address asks for, as HTML.
+
+    Args:
+        journal: The journal.
+        asked: What the address has behind `?`.
+        is_whole: Whether this is all of the page, and not only its list.
+    """
     asked = {name: value for name, value in asked.items() if value}
     try:
         wanted = _query(asked)
@@ -33,6 +39,8 @@ def runs_list_page(journal: Journal, asked: Mapping[str, str]) -> str:
         listed = _listed(asked, wanted, found)
     except RequestError as error:
         listed = f'<p class="notice bad" role="alert">{text_html(error)} <a href="./">Show all runs</a></p>'
+    if not is_whole:
+        return polled("runs", listed)
     body = f"<h1>Runs</h1>{_form(journal, asked)}{polled('runs', listed)}"
     return page_of("Runs", body, styles=["runs_list.css"], scripts=["runs_list.js"], live=True)
 
@@ -144,7 +152,7 @@ _NONE: Final = (
 def _totals(found: RunList) -> str:
     parts = [counted(found.count, "run"), counted(found.attempts, "attempt"), counted(found.tokens, "token")]
     parts += [in_dollars(found.cost)] * bool(found.cost)
-    parts += [_duration(found.seconds)] * bool(found.seconds)
+    parts += [duration(found.seconds)] * bool(found.seconds)
     return f'<p class="totals" role="status">{" · ".join(parts)}</p>'
 
 
@@ -177,7 +185,7 @@ def _row(row: RunRow) -> str:
         "attempts": _number("attempts", "" if row.attempts is None else f"{row.attempts:,}"),
         "tokens": _number("tokens", f"{row.tokens:,}" if row.tokens else ""),
         "cost": _number("cost", "" if row.cost is None else in_dollars(row.cost)),
-        "time": _number("time", "" if row.seconds is None else _duration(row.seconds)),
+        "time": _number("time", "" if row.seconds is None else duration(row.seconds)),
     }
     box = f'<input type="checkbox" name="run" value="{escape(row.run)}" aria-label="{text_html(name)}">'
     return f'<tr id="run-{escape(row.run)}"><td class="choose">{box}</td>{"".join(cells.values())}</tr>'
@@ -203,10 +211,3 @@ def _pages(asked: Mapping[str, str], wanted: RunQuery, found: RunList) -> str:
 
     shown = f"{wanted.skip + 1:,} to {wanted.skip + len(found.rows):,} of {found.count:,}"
     return f'<nav class="pages" aria-label="Pages of the list" {_LINKS}>{shown} {" ".join(links())}</nav>'
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.1f} h"

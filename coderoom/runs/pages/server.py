@@ -20,7 +20,7 @@ from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.pages.compare import compare_page
 from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
-from coderoom.runs.pages.run_controls import act
+from coderoom.runs.pages.run_controls import act, now_html
 from coderoom.runs.pages.run_requests import request_html
 from coderoom.runs.pages.runs_list import runs_list_page
 
@@ -112,6 +112,10 @@ class _Handler(BaseHTTPRequestHandler):
             if place == "compare/":
                 self._send(200, compare_page(journal, parse_qs(query).get("run", [])), "text/html")
                 return
+            if place.endswith("/now"):
+                now = now_html(journal, journal.find(unquote(place.removesuffix("/now"))))
+                self._send(200, f'<div id="now">{now}</div>', "text/html")
+                return
             run, _, kind = place.partition("/export/")
             if kind:
                 self._send_export(journal, journal.find(unquote(run)), kind)
@@ -128,10 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
+            is_whole = self.headers.get("HX-Target") not in ("run", "runs")  # Else the page has the rest of it.
             if entry is None:
-                page = runs_list_page(journal, dict(parse_qsl(query)))
+                page = runs_list_page(journal, dict(parse_qsl(query)), is_whole=is_whole)
             else:
-                page = run_page(journal, entry, live=True)
+                have = None if is_whole else frozenset(self.headers.get("Coderoom-Have", "").split(","))
+                page = run_page(journal, entry, live=True, have=have)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             body = f'<h1>There is nothing here</h1><p class="notice bad" role="alert">{text_html(error)}</p>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from threading import Thread
 
 import pytest
 
-from coderoom.runs import Journal
+from coderoom.runs import Journal, Step
 from coderoom.runs.pages.server import RunServer
-from tests.support.browser import browsing
+from tests.support.browser import browsing, serving
 from tests.support.commands import environment, recording
+
+from .test_server import get
 
 SCRIPT = "<script>document.title = 'run'</script>"
 
@@ -76,6 +79,70 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("removed"))
     assert not list(tmp_path.rglob("never"))
     assert list(tmp_path.rglob("started"))
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+async def test_what_code_prints_is_seen_while_it_runs(tmp_path: Path) -> None:
+    journal, go_on = tmp_path / "journal", tmp_path / "go_on"
+    env = environment({"CODEROOM_JOURNAL": str(journal), "OPENAI_API_KEY": "s3cret-value-1234"})
+    waits = (
+        "import pathlib, time\nprint('<i>begun</i>', 's3cret-' + 'value-1234', flush=True)\n"
+        "while not pathlib.Path('go_on').exists(): time.sleep(0.1)\nprint('It has', 'ended.')"
+    )
+    (tmp_path / "many.md").write_text(
+        "\n\n".join([*(python(f"print({number})") for number in range(150)), python(waits)])
+    )
+    model = recording(tmp_path / "r.json", [python(waits), "So."])
+    commands = (["exec", "many.md"], ["run", "code-act", "Wait.", "--model", model, "--workspace", "."])
+    async with browsing() as browser:
+        with serving(Journal(journal)) as url:
+            page = await browser.new_page()
+            for name, arguments in zip(("many.md", "Wait."), commands, strict=True):
+                command = [sys.executable, "-m", "coderoom", *arguments]
+                with subprocess.Popen(
+                    command, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+                ) as run:
+                    try:
+                        await page.goto(url)
+                        await page.get_by_role("link", name=name).click(timeout=20_000)
+                        await page.locator(".tail").get_by_text("<i>begun</i>").wait_for(timeout=30_000)
+                        assert "s3cret-value-1234" not in await page.content()
+                        await page.get_by_text("runs code for").wait_for()
+                        old = page.locator(".entry").first
+                        await old.evaluate("each => { each.dataset.mine = 1; }")
+                        go_on.touch()
+                        await page.locator(".story, .entry").get_by_text("It has ended.").wait_for(timeout=20_000)
+                        await page.locator(".tail").wait_for(state="detached")
+                        assert await old.get_attribute("data-mine") == "1"
+                        go_on.unlink()
+                    finally:
+                        run.send_signal(signal.SIGINT)
+                        run.communicate(timeout=20)
+
+
+def test_what_a_browser_has_of_a_run_is_not_sent_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = journal.begin("exec", "many.md", "", None, {})
+
+    def add(number: int) -> None:
+        facts = {"code": "x", "language": "python", "outcome": "ok", "number": number, "output": f"output-{number}."}
+        journal.add(run, Step(number, "code", "", "", 1.0 + number, 0.5, None, facts))
+
+    for number in range(1, 101):
+        add(number)
+    with serving(journal) as url:
+        page, polled = f"{url}{run}", {"HX-Target": "run"}
+        whole = get(page)[1]
+        assert "output-1." in whole
+        add(101)
+        have = ",".join(re.findall(r'<(?:div|ol) [^>]*data-v="(\d+)"', whole))
+        new = get(page, **polled, **{"Coderoom-Have": have})[1]
+        assert "output-101." in new
+        assert "output-1." not in new
+        assert "<style" not in new
+        assert "output-1." in get(page, **polled)[1]
+    journal.close()
 
 
 def test_forms_of_other_pages_and_of_runs_that_have_ended_do_nothing(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 // What asks every second (`polled` in frame.py): only for what is new, and while it is seen. What is open or checked stays so.
-let seen = {};
+const seen = {};  // The versions, each of which is that of one address.
 document.addEventListener("htmx:configRequest", event => {
   if (!event.target.matches(".polled")) return;
   if (document.hidden) event.preventDefault();
-  if (seen.address === location.href) event.detail.headers["If-None-Match"] = seen.tag;
+  if (seen[event.target.id]) event.detail.headers["If-None-Match"] = seen[event.target.id];
 });
 document.addEventListener("htmx:beforeSwap", event => {
   if (event.target.matches(".polled") && event.detail.xhr.status === 200)
-    seen = {address: event.detail.pathInfo.requestPath, tag: event.detail.xhr.getResponseHeader("ETag")};
+    seen[event.target.id] = event.detail.xhr.getResponseHeader("ETag");
 });
 document.addEventListener("htmx:afterRequest", event => document.body.classList.toggle("lost", !event.detail.xhr.status));
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>

@@ -187,5 +187,9 @@ watchParts();
 if (globalThis.Idiomorph) {
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, next) =>
     !(old.dataset?.v && old.dataset.v === next.dataset?.v) && !old.classList?.contains("conversation");
+  document.addEventListener("htmx:configRequest", event => {
+    const parts = event.target.id === "run" ? document.querySelectorAll("#run :is(div, ol)[data-v]") : [];
+    if (parts.length) event.detail.headers["Coderoom-Have"] = Array.from(parts, each => each.dataset.v).join();
+  });
   document.addEventListener("htmx:afterSwap", () => { number(); draw(); watchParts(); });
 }
