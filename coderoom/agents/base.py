@@ -25,7 +25,7 @@ from autogen_agentchat.messages import (
     ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
-from autogen_core import CancellationToken, ComponentModel, FunctionCall
+from autogen_core import CancellationToken, ComponentModel, FunctionCall, Image
 from autogen_core.code_executor import CodeBlock
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
@@ -48,7 +48,8 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, Ending, TurnT
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.conversation import ModelAgent
-from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, picture_of, report
+from coderoom.agents.pictures import with_pictures
+from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, report
 from coderoom.agents.selection import CodeFormat, Selection, select_blocks, select_from_reply
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.models.budgets import Budget
@@ -128,7 +129,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         applies_diffs = "diff" not in languages and getattr(runner.given, "editing", False)
         self._languages = [*languages, *(["diff"] if applies_diffs else [])]
         self._quiet_seconds = _QUIET_SECONDS
-        self._shows_pictures = False
         self._read: set[Said] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -299,11 +299,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
         turn.attempts.append(attempt)
-        text = attempt.describe()
-        shown = attempt.artifacts if self._shows_pictures else ()
-        pictures = [await asyncio.to_thread(picture_of, artifact) for artifact in shown]
-        found = [picture for picture in pictures if picture is not None]
-        await self._model_context.add_message(UserMessage(content=[text, *found] if found else text, source=self.name))
+        content: str | list[str | Image] = attempt.describe()
+        if attempt.artifacts and self._sees:
+            content = await with_pictures(attempt.describe(), attempt.artifacts, await self._conversation())
+        await self._model_context.add_message(UserMessage(content=content, source=self.name))
 
     async def _keep_unfinished(self, turn: TurnT) -> None:
         """Add what is known about code that was not run to its end."""

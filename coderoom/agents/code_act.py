@@ -249,7 +249,6 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
-        self._shows_pictures = bool(model_client.model_info.get("vision"))
 
     # --- The interface of AutoGen's agents ---
 

@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field
 from coderoom._util.closing import at_end_of_run, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom.agents import metadata as keys
+from coderoom.agents.pictures import only_newest
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.structured import Answer, ask_structured
 
@@ -113,11 +114,16 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._taken.clear()
 
     async def _conversation(self, *more: LLMMessage) -> list[LLMMessage]:
-        """What the model gets: instructions, messages, then `more`; without images if it has no vision."""
+        """What the model gets: instructions, messages, then `more`; without images that it cannot or need not see."""
         assert self._model_client is not None
         system = [] if self._instructions is None else [SystemMessage(content=self._instructions)]
         messages = [*system, *await self._model_context.get_messages(), *more]
-        return messages if self._model_client.model_info.get("vision") else remove_images(messages)
+        return only_newest(messages, self.name) if self._sees else remove_images(messages)
+
+    @property
+    def _sees(self) -> bool:
+        """Whether the model sees pictures."""
+        return self._model_client is not None and bool(self._model_client.model_info.get("vision"))
 
     async def _ask_for(
         self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken

@@ -1,11 +1,9 @@
-"""What agents that write code say: events, the report that ends a turn, and pictures."""
+"""What agents that write code say: events, and the report that ends a turn."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -13,20 +11,16 @@ from autogen_agentchat.messages import (
     CodeGenerationEvent,
     TextMessage,
 )
-from autogen_core import Image
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import (
     CreateResult,
 )
-from PIL import Image as PILImage
 
-from coderoom._util.files import read_inside
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import EDITED, MOST_CALLS, Attempt
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
-from coderoom.sandbox import Artifact
 
 
 def report(summary: str, attempt: Attempt) -> str:
@@ -133,28 +127,6 @@ def final_message(
     if reply is not None and cut:
         metadata[keys.CUT] = reply.finish_reason
     return TextMessage(id=message_id, content=content, source=source, models_usage=usage, metadata=metadata)
-
-
-_PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-_LARGEST_PICTURE = 8 * 1024 * 1024
-_MOST_PIXELS = 25_000_000
-
-
-def picture_of(artifact: Artifact) -> Image | None:
-    """The picture in a file; `None` if it is too large or not a picture."""
-    if artifact.media_type not in _PICTURES or artifact.size > _LARGEST_PICTURE:
-        return None
-    try:
-        data, path = artifact.data, artifact.path
-        if path is not None:  # The code may have put something else there since.
-            root = path.parents[len(PurePosixPath(artifact.name).parts) - 1]
-            data = read_inside(root, artifact.name, _LARGEST_PICTURE)
-        if data is None:
-            return None
-        picture = PILImage.open(io.BytesIO(data), formats=[_PICTURES[artifact.media_type]])
-        return Image.from_pil(picture) if picture.width * picture.height <= _MOST_PIXELS else None
-    except Exception:  # Pillow raises many kinds of errors for a broken file.
-        return None
 
 
 def without_questions(result: TaskResult) -> TaskResult:

@@ -29,7 +29,7 @@ from autogen_core.models import RequestUsage
 from coderoom._util.text import bound_output, code_span, named, without_escapes
 from coderoom.agents import metadata as keys
 from coderoom.agents.metadata import StopReason
-from coderoom.agents.reports import picture_of
+from coderoom.agents.pictures import picture_of
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.models.services import advice_for
