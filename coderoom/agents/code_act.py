@@ -34,8 +34,10 @@ from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import final_message
 from coderoom.agents.selection import CodeFormat, Selection
 from coderoom.agents.skills import describe_skills, skills_for
+from coderoom.agents.tool_search import ToolSearch, ToolsInPrompt
 from coderoom.agents.tools import (
     check_imports,
+    check_limits,
     check_tools,
     check_variables,
     dump_tool,
@@ -71,6 +73,8 @@ class CodeActAgentConfig(BranchingAgentConfig):
     call_approval: ComponentModel | None = None
     call_rules: list[CallRule] = Field(default_factory=list)
     check_types: bool = False
+    tools_in_prompt: ToolsInPrompt = "auto"
+    max_tool_tokens: int = Field(default=2_000, ge=200)
 
 
 class CodeActAgentState(ConversationState):
@@ -79,6 +83,7 @@ class CodeActAgentState(ConversationState):
     cells: list[PastCell] = Field(default_factory=list)
     failed: int = 0
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
+    found_tools: list[str] = Field(default_factory=list)
 
 
 _STAY = "in a session: variables, imports and functions that you define stay there for later."
@@ -134,6 +139,9 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         call_rules: What calls do, by functions and arguments; the first match counts, before a function's own effect.
         check_types: Whether code with calls that are surely wrong is not run: the model gets the errors instead. This
             needs the extra `types`.
+        tools_in_prompt: What the model is shown of the functions, all of which can be called: signatures (`all`), names
+            with one line each (`names`), or how to find them (`search`). `auto`: the first that fits.
+        max_tool_tokens: The most tokens for that, at least 200, and again for functions that were found.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -186,6 +194,8 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         call_approval: Approval | ApprovalFuncType | None = None,
         call_rules: Sequence[CallRule] = (),
         check_types: bool = False,
+        tools_in_prompt: ToolsInPrompt = "auto",
+        max_tool_tokens: int = 2_000,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -226,12 +236,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             budget,
         )
         self.branch_into(branches, branch_judge, executor)
-        if max_steps < 1:
-            raise ValueError(f"max_steps must be 1 or more, not {max_steps!r}.")
-        if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {max_tokens!r}.")
-        if max_seconds is not None and not max_seconds > 0:
-            raise ValueError(f"max_seconds must be above 0, or None for no limit, not {max_seconds!r}.")
+        check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
         self._tools = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
@@ -241,9 +246,11 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._initial_imports = check_imports(initial_imports or {}, self._tools)
         self._skills = skills_for(skills, executor)
         self._call_approval, self._call_rules = call_approval, list(map(CallRule.model_validate, call_rules))
-        variables, gate = self._initial_variables, CallGate(name, call_approval, self._call_rules)
+        self._tools_in_prompt, self._max_tool_tokens = tools_in_prompt, max_tool_tokens
+        gate, search = CallGate(name, call_approval, self._call_rules), ToolSearch(tools_in_prompt, max_tool_tokens)
+        initial = self._initial_variables, self._initial_imports
         self._session = CodeActSession(
-            runner, self._tools, self._workbench, on_error, variables, self._initial_imports, self._skills, gate
+            runner, self._tools, self._workbench, on_error, *initial, self._skills, gate, search
         )
         self._check_types, self._types = check_types, TypeCheck(max_output_chars) if check_types else None
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
@@ -270,7 +277,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         """
         loaded = CodeActAgentState.model_validate(state)
         await self._load_conversation(loaded)
-        await self._session.load(loaded.cells, loaded.failed, loaded.workbench)
+        await self._session.load(loaded.cells, loaded.failed, loaded.workbench, loaded.found_tools)
 
     def context(self) -> CodeActAgent:
         """A conversation of its own: an agent with the same settings, and with its own messages and variables.
@@ -371,23 +378,21 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
         await self._take(messages)
-        functions = await await_with_token(self._session.functions(), cancellation_token)
+        await await_with_token(self._session.functions(), cancellation_token)
         system_message = self._system_message
         if system_message and not self._keeps_variables:
             system_message = system_message.replace(_STAY, _GO)
         system_message = with_help(system_message, self._code_executor)
-        self._instructions = with_functions(
-            system_message,
-            self._code_format,
-            self._languages,
-            functions,
-            self._initial_variables,
-            self._initial_imports,
-        )
+        parts = self._session.tool_search.instructions, self._initial_variables, self._initial_imports
+        self._instructions = with_functions(system_message, self._code_format, self._languages, *parts)
         if self._skills is not None:
             self._instructions += f"\n\n{await describe_skills(self._skills, cancellation_token)}"
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
+
+    async def _conversation(self, *more: LLMMessage) -> list[LLMMessage]:
+        messages, search = await super()._conversation(*more), self._session.tool_search
+        return search.with_found(messages) if search.found else messages
 
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -21,6 +21,7 @@ from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
+from coderoom.agents.tool_search import ToolSearch
 from coderoom.agents.tools import Workbenches
 from coderoom.approval import CallGate
 from coderoom.errors import CodeRoomError, RequestError
@@ -47,6 +48,7 @@ class CodeActSession:
 
     Attributes:
         shared: The session that other agents use, too, which remembers the cells; `None`: only this one's.
+        tool_search: What the model is shown of the functions, and what it has found of them.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class CodeActSession:
         imports: Mapping[str, str],
         skills: Skills | None,
         gate: CallGate,
+        tool_search: ToolSearch,
     ) -> None:
         self._gate = gate
         gate.check(check_functions(tools))
@@ -71,6 +74,7 @@ class CodeActSession:
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
         self._skills = skills
+        self.tool_search = tool_search
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
@@ -115,11 +119,16 @@ class CodeActSession:
         self._loop = loop
         if self._functions is None:
             of_skills = [] if self._skills is None else await self._skills.functions()
-            found = [*self._tools, *await self._workbenches.functions(), *of_skills]
-            functions = await host_functions(found)
-            self._gate.check(functions)
-            self._functions = tuple(map(self._gate.guard, functions))
+            found = await host_functions([*self._tools, *await self._workbenches.functions(), *of_skills])
+            self._gate.check(found)
+            functions = tuple(map(self._gate.guard, found))
+            always = [function.name for function in of_skills]
+            self._functions = await self.tool_search.offer(functions, self._workbenches.kinds, always)
         return self._functions
+
+    def search_in(self, functions: Iterable[HostFunction]) -> None:
+        """Have the search for functions find all of a shared session."""
+        self.tool_search.search_in(functions)
 
     async def run(
         self,
@@ -176,17 +185,18 @@ class CodeActSession:
 
     def state(self) -> tuple[Any, ...]:
         """What has run so far, for `go_back`."""
-        return list(self._cells), self._failed, self._are_set, self._to_restore
+        return list(self._cells), self._failed, self._are_set, self._to_restore, list(self.tool_search.found)
 
     def go_back(self, state: tuple[Any, ...]) -> None:
         """Go on from a `state`, which the executor has again."""
-        cells, self._failed, self._are_set, self._to_restore = state
-        self._cells = list(cells)
+        cells, self._failed, self._are_set, self._to_restore, found = state
+        self._cells, self.tool_search.found = list(cells), list(found)
 
     def branch(self, runner: CodeRunner) -> CodeActSession:
         """The session of a branch, whose code `runner` runs."""
         made = copy(self)
         made._runner, made._cells, made._called = runner, list(self._cells), []
+        made.tool_search = self.tool_search.copy()
         return made
 
     def join(self, branches: Sequence[CodeActSession], kept: CodeActSession | None) -> None:
@@ -194,6 +204,7 @@ class CodeActSession:
         self._called += [call for each in branches for call in each._called]
         if kept is not None:
             self._cells, self._failed, self._are_set = kept._cells, kept._failed, kept._are_set
+            self.tool_search.found = kept.tool_search.found
 
     async def set_variables(self, cancellation_token: CancellationToken) -> None:
         """Import the initial modules and set the initial variables in a session that is new."""
@@ -216,6 +227,8 @@ class CodeActSession:
         if attempt is None:
             return
         self._workbenches.note(attempt.calls)
+        if attempt.calls:
+            self.tool_search.note(attempt.calls)
         self._called += attempt.calls
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
@@ -245,10 +258,18 @@ class CodeActSession:
     async def save(self) -> dict[str, Any]:
         """The arguments of `load`."""
         cells = self._cells if self.shared is None else self.shared.past.cells
-        return {"cells": cells, "failed": self._failed, "workbench": await self._workbenches.save_state()}
+        workbench = await self._workbenches.save_state()
+        return {"cells": cells, "failed": self._failed, "workbench": workbench, "found_tools": self.tool_search.found}
 
-    async def load(self, cells: Sequence[PastCell], failed: int, workbench: Sequence[Mapping[str, Any]]) -> None:
+    async def load(
+        self,
+        cells: Sequence[PastCell],
+        failed: int,
+        workbench: Sequence[Mapping[str, Any]],
+        found_tools: Sequence[str],
+    ) -> None:
         """Restore these cells before the next use."""
+        self.tool_search.found = list(found_tools)
         if self.shared is not None:
             self.shared.load(cells)
         else:
@@ -305,4 +326,5 @@ class CodeActSession:
         self._cells, self._failed, self._to_restore = [], 0, False
         self.forget_variables()
         self._called, self._forgotten = [], []
+        self.tool_search.found = []
         await self._workbenches.reset()

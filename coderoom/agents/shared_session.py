@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from autogen_core import CancellationToken
@@ -19,6 +19,10 @@ class Member(Protocol):
 
     async def find_functions(self) -> tuple[HostFunction, ...]:
         """The functions that the agent offers."""
+        ...
+
+    def search_in(self, functions: Iterable[HostFunction]) -> None:
+        """Have the agent's search for functions find these."""
         ...
 
     async def set_variables(self, cancellation_token: CancellationToken) -> None:
@@ -77,6 +81,8 @@ class SharedSession:
                     )
                 if function.asks:  # Another agent may offer it freely.
                     found[function.name] = function
+        for member in self._members:
+            member.search_in(found.values())
         await self.executor.offer([self._recorder.wrap(function) for function in found.values()])
         self._is_offered = True
 

@@ -75,12 +75,16 @@ class Workbenches:
     """Workbenches whose tools code can call.
 
     A workbench that was started before is used as it is, and is not stopped here.
+
+    Attributes:
+        kinds: What the model is shown as the origin of each function, by its name.
     """
 
     def __init__(self, workbenches: Sequence[Workbench]) -> None:
         self._all = list(workbenches)
         self._started: list[Workbench] = []
         self._owners: dict[str, Workbench] = {}
+        self.kinds: dict[str, str] = {}
         self._failed: set[str] = set()
 
     async def functions(self) -> list[HostFunction]:
@@ -91,6 +95,7 @@ class Workbenches:
                 self._started.append(workbench)
             functions = await host_functions([workbench])  # Starts it.
             self._owners |= {function.name: workbench for function in functions}
+            self.kinds |= dict.fromkeys((function.name for function in functions), _kind_of(workbench))
             found += functions
         return found
 
@@ -141,6 +146,22 @@ class Workbenches:
             await workbench.load_state(state)
 
 
+def _kind_of(workbench: Workbench) -> str:
+    """What to call the tools of a workbench: the name of an MCP server, if it has one."""
+    server = getattr(getattr(workbench, "initialize_result", None), "serverInfo", None)
+    return str(getattr(server, "name", "") or type(workbench).__name__)[:_LONGEST_KIND]
+
+
+def check_limits(max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:
+    """Check the limits of a turn."""
+    if max_steps < 1:
+        raise ValueError(f"max_steps must be 1 or more, not {max_steps!r}.")
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {max_tokens!r}.")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"max_seconds must be above 0, or None for no limit, not {max_seconds!r}.")
+
+
 def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Check variables that are to be set in a session: their values must be made of Python's literals."""
     if not isinstance(variables, Mapping):
@@ -177,16 +198,11 @@ def check_imports(imports: Mapping[str, str], functions: Iterable[Any] = ()) -> 
     return dict(imports)
 
 
+_LONGEST_KIND = 100
 _FORMATS = {
     "fence": "Put code to run in a ```python block",
     "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
 }
-
-
-_TEXTS = (
-    "These give text (str), also where it is a number or JSON, or a list if there are several parts; int(...) or "
-    "json.loads(...) make data of it. They are called without await: {names}."
-)
 
 
 def with_help(system_message: str | None, executor: CodeExecutor) -> str | None:
@@ -200,7 +216,7 @@ def with_functions(
     system_message: str | None,
     code_format: CodeFormat,
     languages: Sequence[str],
-    functions: Sequence[HostFunction],
+    functions: str,
     variables: Mapping[str, Any],
     imports: Mapping[str, str],
 ) -> str:
@@ -216,12 +232,7 @@ def with_functions(
     if imports:
         modules = ", ".join(name if name == module else f"{module} as {name}" for name, module in imports.items())
         parts.append(f"These modules are imported already: {modules}.")
-    if functions:
-        parts.append("Your code can call these functions, which are defined already; do not define or import them:")
-        parts += [function.describe() for function in functions]
-    if texts := [function.name for function in functions if function.gives_text]:
-        parts.append(_TEXTS.format(names=", ".join(texts)))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, functions] if functions else parts)
 
 
 _IN_ONE_LINE = re.compile(r"^ {0,3}```(\w+)[ \t]+[^`\n]+```[ \t]*$", re.MULTILINE)

@@ -38,6 +38,8 @@ EVERYTHING: dict[str, Any] = {
     "skills": "~/skills",
     "call_rules": [{"function": "delete_*", "effect": "write", "arguments": {"path": "/tmp/.*"}}],
     "check_types": True,
+    "tools_in_prompt": "names",
+    "max_tool_tokens": 900,
 }
 
 
