@@ -22,7 +22,9 @@ import pytest
 from coderoom._util.text import visible
 from coderoom.approval import ApprovalRequest, ApprovalResponse, Edited, FinalNo, HumanApproval, ask_approval
 from coderoom.approval import human as terminal_module
+from coderoom.approval.calls import Always, CallRequest
 from coderoom.blocks import extract_code_blocks, fence
+from coderoom.sandbox import host_functions
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
 REQUEST = ApprovalRequest(code=CODE, context=[])
@@ -510,3 +512,46 @@ async def test_a_terminal_may_have_any_descriptor() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for descriptor in (reading, writing, high):
             os.close(descriptor)
+
+
+# --- Calls ---
+
+
+async def ask_about_call(terminal: Terminal, *lines: str) -> ApprovalResponse:
+    def pay(number: int, to: str) -> None:
+        """Pay somebody."""
+
+    [function] = await host_functions([pay])
+    block = fence("for number in range(9):\n    pay(number, '\x1b[1mAnn')", "python")
+    request = CallRequest.about(function, ([5, "Ann\x1b"], {}), agent="payer", block=block, context=[])
+    asking = asyncio.create_task(HumanApproval(timeout=60).decide(request))
+    for number, line in enumerate(lines, 1):
+        while terminal.screen.count("[y/N/a/e]") < number:
+            await asyncio.sleep(0.01)
+        terminal.type(line)
+    return await asking
+
+
+async def test_a_call_is_shown_with_the_code_that_makes_it(terminal: Terminal) -> None:
+    answer = await ask_about_call(terminal, "n because it is too much\n")
+    assert answer == ApprovalResponse(approved=False, reason="it is too much")
+    shown = terminal.screen
+    assert shown.index("The code that makes the call") < shown.index("for number in range(9)")
+    assert shown.index("for number in range(9)") < shown.index("A call of pay() by payer that waits for approval")
+    assert r"pay(number=5, to='Ann\x1b')" in shown
+    assert "Make this call?" in shown
+
+
+async def test_all_calls_of_a_function_can_be_allowed(terminal: Terminal) -> None:
+    assert isinstance(await ask_about_call(terminal, "a\n"), Always)
+
+
+async def test_a_call_is_edited_into_one_that_fits(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "sed -i 's/number=5/number=four/; s/number=7/number=8/'")
+    answer = await ask_about_call(terminal, "e\n", "n\n")
+    assert "the argument number must be a literal" in terminal.screen
+    assert not answer.approved
+    monkeypatch.setenv("EDITOR", "sed -i s/number=5/number=7/")
+    terminal.raw = ""
+    assert await ask_about_call(terminal, "e\n", "y\n") == Edited(code=fence("pay(number=7, to='Ann\\x1b')", "python"))
