@@ -23,6 +23,7 @@ from coderoom.errors import RequestError
 from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.named import language_named
 from coderoom.generation.languages.python import imports_in
+from coderoom.generation.languages.python.pytest_file import is_plain
 from coderoom.generation.solution import FunctionReport, Solution
 from coderoom.judge import FunctionTest, Verdict, show
 from coderoom.outcome import Outcome
@@ -366,15 +367,32 @@ def _texts(solution: Solution, module: str, language: Language, place: str) -> d
         kept = {name: tuple(each for each in cases if (name, each.name) in passed) for name, cases in tests.items()}
         tests = {name: cases for name, cases in kept.items() if cases}
     if code and tests:
-        path = module if place == "." else f"{place}/{module}"
+        path, file = module if place == "." else f"{place}/{module}", language.tests_file(module)
+        note = ""
+        if file.endswith(".py"):
+            tests, note = _of_plain_data(tests, solution.test_results)
         files = language.write_tests(tests, path, solution.function_specs)
-        texts |= files | {language.tests_file(module): language.marked(files[language.tests_file(module)])}
+        texts |= files | {file: language.marked(files[file]) + note}
     texts["report.md"] = f"<!-- {MARK}. -->\n\n{report_markdown(solution)}"
     about: dict[str, Any] = {"about": MARK, "verdict": verdict(solution), "missing": solution.missing}
     about.update(files=sorted(texts), total_tokens=solution.usage.total_tokens)
     data = {"coderoom": about, **solution.model_dump(mode="json")}
     texts["report.json"] = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     return texts
+
+
+def _of_plain_data(
+    tests: Mapping[str, tuple[FunctionTest, ...]], results: Sequence[Verdict]
+) -> tuple[dict[str, tuple[FunctionTest, ...]], str]:
+    """The tests that a pytest file can have, and a comment about the others: properties of objects, which it cannot."""
+    objects = {(each.function, each.test) for each in results if not is_plain(each.actual_output)}
+    kept = {
+        function: tuple(each for each in cases if each.property is None or (function, each.name) not in objects)
+        for function, cases in tests.items()
+    }
+    fewer = sum(map(len, tests.values())) - sum(map(len, kept.values()))
+    note = f"\n\n# {counted(fewer, 'more test')} of objects or arrays that the code returns: CodeRoom judges them.\n"
+    return kept, note if fewer else ""
 
 
 def _check_replaceable(path: Path) -> None:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from tests.support.commands import PYTEST
 from .examples import spec, test_of
 
 
-def run_pytest(folder: Path, sources: dict[str, str], tests: FrozenTests) -> list[bool]:
+def run_pytest(folder: Path, sources: dict[str, str], tests: FrozenTests) -> dict[tuple[str, str], bool]:
     """Which tests of the file pass, where there is no CodeRoom and nothing in the environment."""
     (folder / "solution.py").write_text(PythonLanguage().write_module(sources, "A program."), "utf-8")
     specs = [spec(name) for name in sources]
@@ -39,17 +41,17 @@ def run_pytest(folder: Path, sources: dict[str, str], tests: FrozenTests) -> lis
     )
     found = [not list(each) for each in ElementTree.parse(folder / "done.xml").iter("testcase")]
     assert "error" not in done.stdout.splitlines()[-1], done.stdout
-    passed = dict(zip(names_in((folder / "test_solution.py").read_text("utf-8")), found, strict=True))
-    return [passed[function, each.name] for function, several in tests.tests.items() for each in several]
+    names = names_in((folder / "test_solution.py").read_text("utf-8"), {*tests.tests})
+    return dict(zip(names, found, strict=True))
 
 
-def names_in(text: str) -> list[tuple[str, str]]:
+def names_in(text: str, functions: set[str]) -> list[tuple[str, str]]:
     """The tests of a file in their order, each as the name of its function and its own name."""
     found = []
     for node in ast.parse(text).body:
         if not isinstance(node, ast.FunctionDef):
             continue
-        [function] = {
+        [function] = functions & {
             each.attr
             for each in ast.walk(node)
             if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == "program"
@@ -62,16 +64,24 @@ def names_in(text: str) -> list[tuple[str, str]]:
 
 
 async def agrees(
-    runner: TestRunner, folder: Path, right: dict[str, str], tests: FrozenTests, *wrong: dict[str, str]
+    runner: TestRunner,
+    folder: Path,
+    right: dict[str, str],
+    tests: FrozenTests,
+    *wrong: dict[str, str],
+    not_written: Sequence[str] = (),
 ) -> None:
-    """Run tests both ways over right and over wrong code."""
+    """Run tests both ways over right and over wrong code. All tests are in the file, but those that are named."""
     results = await runner.run(right, tests)
     assert [each.why for each in results if not each.passed] == []
-    assert run_pytest(folder, right, tests) == [True] * tests.count
+    written = {(function, each.name) for function, several in tests.tests.items() for each in several}
+    written -= {(function, name) for function in tests.tests for name in not_written}
+    assert run_pytest(folder, right, tests) == dict.fromkeys(written, True)
     for sources in wrong:
-        judged = [each.passed for each in await runner.run(sources, tests)]
-        assert run_pytest(folder, sources, tests) == judged, sources
-        assert not all(judged)
+        judged = {(each.function, each.test): each.passed for each in await runner.run(sources, tests)}
+        passed = run_pytest(folder, sources, tests)
+        assert passed == {name: judged[name] for name in written}, sources
+        assert not all(passed.values())
 
 
 SAME = """
@@ -165,7 +175,10 @@ async def test_every_form_of_value(runner: TestRunner, tmp_path: Path) -> None:
         wrong.append(
             {"f": f"def made(x): return tuple(x) if isinstance(x, list) else x\ndef f(what, x=None): return {other}"}
         )
-    await agrees(runner, tmp_path, {"f": SAME}, tests, *wrong)
+    tags = ("$object", "$enum", "$namedtuple")
+    own = [each.name for each in cases() if any(tag in json.dumps(each.model_dump(mode="json")) for tag in tags)]
+    assert len(own) == 12
+    await agrees(runner, tmp_path, {"f": SAME}, tests, *wrong, not_written=own)
 
 
 @pytest.mark.slow
@@ -242,7 +255,7 @@ PROPERTIES = [
 async def test_properties(runner: TestRunner, tmp_path: Path) -> None:
     tests = [test_of(f"{number}", inputs={"x": x}, property=text) for number, (text, x) in enumerate(PROPERTIES)]
     right, *wrong = ({"f": f"def f(x): return {each}"} for each in ("x", "'w'", "None", "[5]", "0", "[x, x]"))
-    await agrees(runner, tmp_path, right, freeze({"f": tests}), *wrong)
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *wrong, not_written=["13", "14"])
 
 
 @pytest.mark.slow
@@ -254,13 +267,15 @@ async def test_properties_see_the_inputs_as_they_were(runner: TestRunner, tmp_pa
 
 @pytest.mark.slow
 async def test_properties_with_names_that_the_file_uses(runner: TestRunner, tmp_path: Path) -> None:
-    names = ["datetime", "Record", "math", "as_data", "finished", "asyncio", "pytest", "solution", "given"]
-    value = {"$tuple": [{"$date": "2024-02-29"}, {"$object": {"type": "P", "fields": {"x": 1}}}]}
-    text = "result[0] == {0}[0] and result[1].x == {0}[1].x"
-    tests = {f"f_{name}": [test_of(inputs={name: value}, property=text.format(name))] for name in names}
+    names = ["datetime", "run", "math", "same", "finished", "asyncio", "pytest", "solution", "given"]
+    value = {"$tuple": [{"$date": "2024-02-29"}, {"$float": "inf"}]}
+    text = "result[0] == {0}[0] and result[1] == {0}[1]"
+    tests = {f"f_{name}": [test_of(name, inputs={name: value}, property=text.format(name))] for name in names}
     sources = {f"f_{name}": f"async def f_{name}({name}): return {name}" for name in names}
     wrong = {f"f_{name}": f"async def f_{name}({name}): return 2" for name in names}
-    await agrees(runner, tmp_path, sources, freeze(tests), wrong)
+    await agrees(
+        runner, tmp_path, sources, freeze(tests), wrong, not_written=["datetime", "run", "math", "same", "pytest"]
+    )
 
 
 @pytest.mark.slow
@@ -281,20 +296,67 @@ async def test_properties_see_no_changes_of_the_code(runner: TestRunner, tmp_pat
 
 
 @pytest.mark.slow
-async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: Path) -> None:
+async def test_arrays_stand_for_lists(runner: TestRunner, tmp_path: Path) -> None:
+    array = {"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}
     tests = [
-        test_of("array", inputs={"x": 0}, property="list(result) == [1, 2] and result[0] is not None"),
         test_of("bool", inputs={"x": 1}, property="result == True"),
         test_of("expected bool", inputs={"x": 1}, expected_output=True),
         test_of("scalar", inputs={"x": 2}, expected_output=1.5),
-        test_of("same", inputs={"x": 0}, expected_output={"$array": {"dtype": "int64", "shape": [2], "items": [1, 2]}}),
         test_of("list", inputs={"x": 0}, expected_output=[1, 2]),
-        test_of("any", inputs={"x": 0}, expected_output={"$array": {"items": [1, 2]}}),
+        test_of("same", inputs={"x": 0}, expected_output=array),
     ]
     right = {"f": "import numpy\ndef f(x): return [numpy.array([1, 2]), numpy.bool_(True), numpy.float32(1.5)][x]"}
-    wrong = ("numpy.array([[1, 2]])", "numpy.array([1.0, 2.0])", "[1, 2]", "numpy.int64(1)")
+    wrong = ("numpy.array([[1, 2]])", "numpy.array([1.0, 2.5])", "[1, 2]", "numpy.int64(1)", "(numpy.int8(1), 2)")
     codes = [{"f": f"import numpy\ndef f(x): return {each}"} for each in wrong]
-    await agrees(runner, tmp_path, right, freeze({"f": tests}), *codes)
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *codes, not_written=["same"])
+
+
+LIARS = """
+import collections
+class Yes:
+    def __eq__(self, other): return True
+    __hash__ = int.__hash__
+class Items(list):
+    def __eq__(self, other): return True
+class Number(int):
+    def __eq__(self, other): return True
+    __hash__ = int.__hash__
+class Text(str):
+    def __str__(self): return "yes"
+Pair = collections.namedtuple("Pair", "x y")
+class Wrong(Exception): ...
+Wrong.__name__ = "Failed"
+def f(what):
+    if what == "ends":
+        raise BaseException
+    if what == "skips":
+        import unittest
+        raise unittest.SkipTest("no")
+    return {
+        "yes": Yes(), "items": Items(), "number": Number(3), "text": Text("no"), "in a list": [[Yes()]], "in a set": {Number(1)},
+        "as a key": {True: 1, (True,): 2}, "in a tuple": ({(True,)}, 1), "pair": Pair(1, 2), "endless": iter(int, 1),
+        "close": {1.4, 1.9}, "many": {n + 1e-12 for n in range(1, 90)},
+    }[what]
+"""
+
+
+@pytest.mark.slow
+async def test_no_value_passes_by_what_its_class_says(runner: TestRunner, tmp_path: Path) -> None:
+    expected: dict[str, Any] = {
+        "ends": None, "skips": None, "yes": 1, "items": [1], "number": 2, "text": "yes", "in a list": [[1]], "in a set": {"$set": [2]},
+        "as a key": {"$dict": [[1, 1], [{"$tuple": [1]}, 2]]}, "in a tuple": {"$tuple": [{"$set": [{"$tuple": [1]}]}, 1]},
+        "pair": [1, 3], "endless": [0], "many": {"$set": [*range(1, 90)]},
+    }  # fmt: skip
+    cases = [test_of(name, inputs={"what": name}, expected_output=data) for name, data in expected.items()]
+    cases += [test_of(f"{name}: property", inputs={"what": name}, property="result == result and f'{result}' == 'yes'")
+              for name in ("yes", "text", "number", "pair")]  # fmt: skip
+    cases.append(test_of("close", inputs={"what": "close"}, expected_output={"$set": [1.0, 1.4]}, abs=0.5))
+    cases.append(test_of("exact", inputs={"what": "pair"}, expected_output={"$tuple": [1, 2]}, exact_types=True))
+    cases.append(test_of("no error", inputs={"what": "endless"}, expected_error="Failed"))
+    sources = {"f": LIARS}
+    judged = {("f", each.test): each.passed for each in await runner.run(sources, freeze({"f": cases}))}
+    assert not any(judged.values())
+    assert run_pytest(tmp_path, sources, freeze({"f": cases})) == judged
 
 
 STATE = """
@@ -373,7 +435,7 @@ async def test_it_judges_as_strictly(runner: TestRunner, tmp_path: Path) -> None
     sources = {f"f{number}": f"def f{number}(): return {code}" for number, code in enumerate(values)}
     judged = [each.passed for each in await runner.run(sources, freeze(tests))]
     assert [code for code, passed in zip(values, judged, strict=True) if passed] == ["(1, 2)", "3.97e-19"]
-    assert run_pytest(tmp_path, sources, freeze(tests)) == judged
+    assert [*run_pytest(tmp_path, sources, freeze(tests)).values()] == judged
 
 
 @pytest.mark.slow

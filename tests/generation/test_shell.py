@@ -276,7 +276,6 @@ async def test_from_an_instruction_to_tested_files(shells: Sandbox, tmp_path: Pa
         "words.py",
         "words.sh",
         "words_checks.py",
-        "words_judge.py",
     ]
     assert sorted(each.name for each in tmp_path.iterdir()) == names
     assert "3 passed" in pytest_in(tmp_path)

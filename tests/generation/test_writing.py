@@ -26,7 +26,6 @@ def test_a_solution_is_a_folder_of_files(tmp_path: Path) -> None:
     assert names(files.folder) == [
         "add_numbers.py",
         "add_numbers_checks.py",
-        "add_numbers_judge.py",
         "report.json",
         "report.md",
         "test_add_numbers.py",
@@ -48,7 +47,7 @@ def test_earlier_files_of_ours_are_replaced(tmp_path: Path) -> None:
     files = write_solution(solution_of({"add": "def add(x, y):\n    return y + x\n"}), tmp_path)
     assert files.module is not None
     assert "y + x" in files.module.read_text()
-    assert len(names(tmp_path)) == 6
+    assert len(names(tmp_path)) == 5
 
 
 @pytest.mark.parametrize("name", ["add_numbers.py", "test_add_numbers.py", "report.md", "report.json"])

@@ -34,7 +34,7 @@ def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     assert "13 of 13 tests passed" in done.stdout
     names = sorted(path.name for path in (tmp_path / "roman").iterdir())
     name = "numbers_roman_numerals"
-    used = [f"{name}_checks.py", f"{name}_judge.py"]
+    used = [f"{name}_checks.py"]
     assert names == [f"{name}.py", *used, "report.json", "report.md", f"test_{name}.py"]
     report = json.loads((tmp_path / "roman" / "report.json").read_text())
     assert report["all_tests_passed"] is True
@@ -353,7 +353,7 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     done = solve(tmp_path, "--tests-for", "numbers_of.py", "--model", model, "--out", "out")
     assert (done.returncode, "triple: 1: result: expected 3, got 2" in done.stdout) == (1, True)
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    used = {"numbers_of_checks.py", "numbers_of_judge.py"}
+    used = {"numbers_of_checks.py"}
     assert names == {"test_numbers_of.py", *used, "report.md", "report.json"}
     assert "a fault of the code or of the test" in (tmp_path / "out" / "report.md").read_text()
     beside = solve(tmp_path, "--tests-for", "numbers_of.py", "--model", model, "--out", ".")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from coderoom._util.text import visible
 from coderoom.judge import decode
-from coderoom.judge.values import fields_of, tag_of
+from coderoom.judge.values import tag_of
 
 _WIDTH: Final = 100
 _SHORT: Final = 12
 """Parts of which none is longer share lines."""
-_MOST_BITS: Final = 14_000  # Python reads integers of at most 4,300 digits.
+_MOST_BITS: Final = 14_000
 _ENCLOSED: Final = {"list": ("[", "]"), "$tuple": ("(", ")"), "$set": ("{", "}"), "$frozenset": ("frozenset({", "})")}
 _OF_TEXT: Final = {
     "$datetime": "datetime.datetime.fromisoformat",
@@ -21,7 +21,6 @@ _OF_TEXT: Final = {
     "$time": "datetime.time.fromisoformat",
     "$decimal": "decimal.Decimal",
     "$uuid": "uuid.UUID",
-    "$name": "the",
 }
 _OF_NUMBERS: Final = {
     "$timedelta": "datetime.timedelta",
@@ -74,22 +73,22 @@ def call_of(function: str, *arguments: Group | str) -> Group:
     return Group(f"{function}(", arguments, ")")
 
 
-def literal(data: Any) -> Group | str:
-    """The source of tagged data. It may use `MODULES`, and `Record`, `tagged` and `the` of the checks."""
+def literal(data: Any, named: Callable[[str], str] = str) -> Group | str:
+    """The source of tagged data of built-in types and `MODULES`; `named` gives that of what `$name` stands for."""
     tag, content = tag_of(data)
+    if tag == "$name":
+        return named(content)
     if tag == "str":
         return text_literal(content)
-    if tag == "int" and content.bit_length() > _MOST_BITS:
-        return _tagged({"$int": hex(content)})
+    if tag == "int" or tag == "$int":
+        return _integer(int(content, 16) if tag == "$int" else content)
     if tag in _ENCLOSED and isinstance(content, list):
         if tag in ("$set", "$frozenset") and not content:
             return f"{tag[1:]}()"
-        return Group(_ENCLOSED[tag][0], [*map(literal, content)], _ENCLOSED[tag][1], tag == "$tuple")
+        items = [literal(each, named) for each in content]
+        return Group(_ENCLOSED[tag][0], items, _ENCLOSED[tag][1], tag == "$tuple")
     if tag == "$dict":
-        return dict_literal((literal(key), item) for key, item in content)
-    if tag == "$object":
-        fields = dict_literal((text_literal(name), item) for name, item in fields_of(content))
-        return call_of("Record", text_literal(content["type"]), fields)
+        return dict_literal(((literal(key, named), item) for key, item in content), named)
     if tag in ("$bytes", "$bytearray"):
         return repr(decode(data))
     if tag == "$str":
@@ -100,19 +99,24 @@ def literal(data: Any) -> Group | str:
         return call_of(_OF_TEXT[tag], text_literal(content))
     if tag in _OF_NUMBERS:
         return call_of(_OF_NUMBERS[tag], *map(literal, content))
-    return repr(content) if not tag.startswith("$") else _tagged(data)
+    return repr(content)
 
 
-def dict_literal(items: Iterable[tuple[Group | str, Any]]) -> Group:
+def _integer(number: int) -> str:
+    """The source of an integer. Python reads decimal ones of at most 4,300 digits."""
+    return str(number) if number.bit_length() <= _MOST_BITS else hex(number)
+
+
+def prefixed(before: str, source: Group | str) -> Group | str:
+    """Source with something before it, such as `key: `."""
+    if isinstance(source, str):
+        return before + source
+    return Group(before + source.opening, source.parts, source.closing, source.is_tuple)
+
+
+def dict_literal(items: Iterable[tuple[Group | str, Any]], named: Callable[[str], str] = str) -> Group:
     """The source of a dict, from the sources of its keys and the data of its items."""
-    parts: list[Group | str] = []
-    for key, item in items:
-        source = literal(item)
-        if isinstance(source, Group):
-            parts.append(Group(f"{key}: {source.opening}", source.parts, source.closing, source.is_tuple))
-        else:
-            parts.append(f"{key}: {source}")
-    return Group("{", parts, "}")
+    return Group("{", [prefixed(f"{key}: ", literal(item, named)) for key, item in items], "}")
 
 
 def inputs_literal(inputs: Mapping[str, Any]) -> Group:
@@ -124,7 +128,3 @@ def text_literal(text: str) -> str:
     """The source of text, in which all characters can be seen."""
     source = repr(text) if visible(text, exact=True) == text else ascii(text)
     return source if '"' in source else f'"{source[1:-1]}"'
-
-
-def _tagged(data: Any) -> Group:
-    return call_of("tagged", repr(data))

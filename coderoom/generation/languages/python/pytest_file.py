@@ -1,242 +1,51 @@
-"""Writes the tests of a Python module: a pytest file that a person reads, and two modules that it uses.
+"""Writes the tests of a Python module: a pytest file that a person reads, and a small module that it uses.
 
-The tests judge by the same code as CodeRoom does: one of the modules contains what makes calls and compares values.
+The small module compares plain data as the judge does. A test that needs more of the judge is not written: the file
+says how many, and why.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import itertools
+import keyword
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from coderoom._util.text import visible
 from coderoom.generation.languages import MARK
 from coderoom.generation.languages.python.literals import (
     MODULES,
     Group,
     call_of,
-    dict_literal,
     inputs_literal,
     laid_out,
     literal,
+    prefixed,
     text_literal,
 )
+from coderoom.generation.languages.python.pytest_checks import CHECKS
+from coderoom.judge import Step, decode
+from coderoom.judge.guest.steps import BUILTINS
+from coderoom.judge.values import canonical, is_sound, parts
+from coderoom.sandbox.guest.decoding import TAGS
 
 if TYPE_CHECKING:
-    from coderoom.judge import FunctionTest, Step
+    from coderoom.judge import FunctionTest
 
-# What the judging module contains, in this order: packages and modules. No two of them define the same name.
-_PARTS = (
-    ("coderoom.sandbox.guest", "encoding"),
-    ("coderoom.sandbox.guest", "decoding"),
-    ("coderoom.judge.guest", "values"),
-    ("coderoom.judge.guest", "steps"),
-    ("coderoom.judge.guest", "calls"),
-    ("coderoom.judge", "values"),
-)
-_OWN = ("from .", "from coderoom.", "from __future__ ")  # Imports that it does not need.
-
-_CHECKS = '''\
-"""What the tests of {module} use. {mark}."""
-
-from __future__ import annotations
-
-import builtins
-import decimal
-import importlib
-import io
-import json
-import logging
-import math
-import os
-import random
-import sys
-
-import pytest
-from {judge} import Encoder, Record, answer_now, budget, canonical, compare, error_matches, show, space  # noqa: F401
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), {folder!r}))
-MODULE = {module!r}
-FUNCTIONS = {functions!r}
-PROPERTIES = {properties!r}
-ROOT = logging.getLogger()
-KEPT = [(each, dict(vars(each))) for each in (builtins, math)]  # Before the program changes them.
-
-
-@pytest.fixture
-def program(monkeypatch, tmp_path):
-    """The functions of the module, imported again for each test, which starts in an empty folder and without input.
-
-    What a test changes elsewhere is restored: the environment, and the modules that the program imports.
-    """
-    environ, limit, numbers = dict(os.environ), sys.getrecursionlimit(), random.getstate()
-    handlers, level = [each for each in ROOT.handlers if not of_pytest(each)], ROOT.level
-    ROOT.handlers = []  # As in a script: `logging.basicConfig` does nothing if there are some.
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr("builtins.input", input)
-    monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    modules = []
-    try:
-        found = importlib.import_module(MODULE)
-        modules += [(each, dict(vars(each))) for each in vars(found).values() if type(each) is type(sys)]
-        with decimal.localcontext():
-            yield Program()
-    finally:
-        for module, names in modules:
-            for name in [each for each in vars(module) if each not in names]:
-                delattr(module, name)
-            vars(module).update(names)
-        sys.setrecursionlimit(limit)
-        random.setstate(numbers)
-        os.environ.clear()
-        os.environ.update(environ)
-        ROOT.handlers = [*filter(of_pytest, ROOT.handlers), *handlers]
-        ROOT.setLevel(level)
-
-
-def of_pytest(handler):
-    return type(handler).__module__.startswith("_pytest.")
-
-
-class Program:
-    """`program.f(x=1)` is a call of the function `f`."""
-
-    def __getattribute__(self, name):
-        return lambda **inputs: Call(name, inputs)
-
-
-class Call:
-    """A call of the program. It is made once, when something asks what came of it."""
-
-    __hash__ = None
-
-    def __init__(self, function, inputs):
-        self.job = {{"function": function, "inputs": {{name: as_data(value) for name, value in inputs.items()}}}}
-        if '"$name"' in json.dumps(self.job["inputs"]):
-            self.job["functions"] = FUNCTIONS
-        self.report = None
-
-    def after(self, *steps):
-        """The call, with steps before it."""
-        self.job.update(functions=FUNCTIONS, setup=steps)
-        return self
-
-    def then(self, *steps):
-        """The call, with steps after it, the last of which gives the result."""
-        self.job.update(functions=FUNCTIONS, then=steps)
-        return self
-
-    def __eq__(self, expected):
-        return self.equals(expected)
-
-    def equals(self, expected, **how):
-        """Whether it returned a value: exactly (`exact_types=True`), or within a tolerance (`rel`, `abs`)."""
-        report = self.made()
-        if "error" in report:
-            return False
-        return compare(as_data(expected), report["value"], **{{"exact_types": False, **how}}).equal
-
-    def raises(self, error, message=""):
-        """Whether it raised an exception of this class, or of one derived from it, with this text in its message."""
-        raised = self.made().get("error")
-        if raised is None or not error_matches(error, raised["types"], raised["base"]):
-            return False
-        return message.lower() in raised["message"].lower()
-
-    def satisfies(self, text):
-        """Whether an expression is true of what it returned. It sees copies of `result`, the inputs, and `after`."""
-        more = PROPERTIES[text]
-        report = self.made(judged=more["judged"], **{{"after": True}} if more["after"] else {{}})
-        if "error" in report:
-            return False
-        inputs = {{name: data for name, data in self.job["inputs"].items() if '"$name"' not in json.dumps(data)}}
-        job = {{"property": text, "result": report["value"], "inputs": inputs}}
-        if "after" in report:
-            job["after"] = report["after"]
-        return json.loads(answer_now(job)).get("value") is True
-
-    def made(self, **more):
-        if self.report is None:
-            space["program"] = MODULE
-            budget["text"] = sys.maxsize
-            ROOT.handlers = [each for each in ROOT.handlers if not of_pytest(each)]
-            text = answer_now({{**self.job, **more}})
-            for module, names in KEPT:  # What properties see.
-                for name in [each for each in module.__dict__ if each not in names]:
-                    del module.__dict__[name]
-                module.__dict__.update(names)
-            self.report = json.loads(text)
-        return self.report
-
-    def __repr__(self):
-        said = ", ".join(f"{{name}}={{show(data)}}" for name, data in self.job["inputs"].items())
-        report = self.made()
-        if "error" in report:
-            raised = report["error"]
-            came = f"which raised {{[*raised['types'], raised['base']][0]}}: {{raised['message'][:300]}}"
-        else:
-            came = f"which returned {{show(report['value'])}}"
-        return f"{{self.job['function']}}({{said}}), {{came}}"
-
-
-def step(**what):
-    """A step before or after a call: another call, an assignment, or a file."""
-    for kind in {{"args", "kwargs", "value"}} & what.keys():
-        several = what[kind]
-        if kind == "args":
-            what[kind] = [as_data(each) for each in several]
-        elif kind == "kwargs":
-            what[kind] = {{name: as_data(each) for name, each in several.items()}}
-        else:
-            what[kind] = as_data(several)
-    return what
-
-
-class Tagged:
-    """A value that stands for an object: an array, a member of an enumeration, an object of a step."""
-
-    def __init__(self, data):
-        self.data = data
-
-    def __eq__(self, other):
-        return type(other) is Tagged and self.data == other.data
-
-    def __hash__(self):
-        return hash(canonical(self.data))
-
-    def __repr__(self):
-        return show(self.data)
-
-
-tagged = Tagged
-
-
-def the(name):
-    """An object that a step has made, or a function of the program."""
-    return Tagged({{"$name": name}})
-
-
-def as_data(value):
-    encoder = Encoder()
-    encoder._exact[Tagged] = lambda each: each.data
-    return encoder.encode(value)
-'''
-
-_JUDGE = '''\
-"""CodeRoom's own code that makes calls and compares values. {mark}."""
-
-from __future__ import annotations
-
-{imports}
-
-{support}'''
+_HELPERS: Final = ("listed", "own", "plain", "program", "raises", "run", "same")
+_RESERVED: Final = {*_HELPERS, *MODULES, *BUILTINS, "after", "io", "os", "pathlib", "pytest", "random", "result", "sys"}
+"""Names that a test uses itself."""
+_PLAIN: Final = {*TAGS, "$int", "$name"} - {"$array"}
+_BUILT_IN: Final = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
+_TRUE_OR_FALSE: Final = ("all", "any", "bool", "isinstance", "issubclass")
+_ENVIRONMENT: Final = "os.environ."
 
 _TESTS = '''\
-"""Tests of {module}. Run them with: pytest {name}.py"""
+"""Tests of {module}. Run them with: pytest {name}.py{left_out}"""
 
 {imports}
 
@@ -247,53 +56,100 @@ from {checks} import {names}  # noqa: E402
 {tests}'''
 
 
+def is_plain(data: Any) -> bool:
+    """Whether a value stands in Python source without classes of a program or a library."""
+    tags = {key for item in parts(data) if isinstance(item, dict) for key in item if key.startswith("$")}
+    return tags <= _PLAIN and is_sound(data)
+
+
+def why_not(test: FunctionTest) -> str:
+    """Why a test is not written as plain Python; empty if it is."""
+    steps = [*test.setup, *test.then]
+    values = [*test.inputs.values(), test.expected_output]
+    values += [each for step in steps for each in (*step.args, *step.kwargs.values(), step.value)]
+    if not all(map(is_plain, values)):
+        return "they have values of classes or arrays"
+    names = {name for step in steps for name in (step.name, step.assign) if name and "." not in name}
+    if test.property is not None:
+        if not _line_of(test.property) or _asks_for_fields(test.property):
+            return "they look at objects or arrays"
+        if names & test.inputs.keys():
+            return "they use a name twice"
+        names |= test.inputs.keys()
+    if any(keyword.iskeyword(name) or name in _RESERVED for name in names):
+        return "they use names that these files need themselves"
+    return ""
+
+
+def _asks_for_fields(text: str) -> bool:
+    """Whether an expression uses attributes that no value of a built-in type has."""
+    used = [each.attr for each in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(each, ast.Attribute)]
+    return not all(any(hasattr(kind, name) for kind in (*_BUILT_IN, math)) for name in used)
+
+
+def _line_of(text: str) -> str:
+    """An expression as one line without comments; empty if it has characters that cannot be seen."""
+    line = text.strip()
+    if "\n" in line or "\t" in line or "#" in line or visible(line, exact=True) != line:
+        line = ast.unparse(ast.parse(line, mode="eval"))
+    return line if visible(line, exact=True) == line and "\n" not in line else ""
+
+
 def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, functions: Sequence[str]) -> dict[str, str]:
     """See `Language.write_tests`; steps may call the functions."""
     folder, _, module = module.rpartition("/")
-    name, checks, judge = f"test_{module}", f"{module}_checks", f"{module}_judge"
+    name, checks = f"test_{module}", f"{module}_checks"
+    reasons = Counter(filter(None, (why_not(each) for several in tests.values() for each in several)))
+    kept = {function: [each for each in several if not why_not(each)] for function, several in tests.items()}
     taken: set[str] = set()
     text = "".join(
-        f"\n\n{each}\n" for function, several in tests.items() for each in _tests_of(function, several, taken)
+        f"\n\n{each}\n" for function, several in kept.items() for each in _tests_of(function, several, taken, functions)
     )
-    used = ["os", "sys", *(each for each in MODULES if f"{each}." in text)]
-    names = ["program", *(each for each in ("Record", "step", "tagged", "the") if f"{each}(" in text)]
-    properties = {
-        each.property: {"judged": each.judges_by, "after": each.sees_after}
-        for several in tests.values()
-        for each in several
-        if each.property is not None
-    }
-    imports, support = _support()
-    imported = "\n".join(f"import {each}" for each in sorted(used))
+    modules = ("io", "pathlib", "random", *MODULES)
+    used = ["os", "sys", *(each for each in modules if f"{each}." in text)]
+    names = [each for each in _HELPERS if f"{each}(" in text or f"({each}" in text]
     return {
         f"{name}.py": _TESTS.format(
-            module=module, name=name, checks=checks, tests=text, imports=imported, names=", ".join(sorted(names))
+            module=module,
+            name=name,
+            checks=checks,
+            tests=text,
+            imports="\n".join(f"import {each}" for each in sorted(used)),
+            names=", ".join(names or ["program"]),
+            left_out=left_out(reasons),
         ),
-        f"{checks}.py": _CHECKS.format(
-            mark=MARK, folder=folder, module=module, judge=judge, functions=[*functions], properties=properties
-        ),
-        f"{judge}.py": _JUDGE.format(mark=MARK, imports=imports, support=support),
+        f"{checks}.py": CHECKS.replace("{module!r}", repr(module))
+        .replace("{module}", module)
+        .replace("{folder!r}", repr(folder))
+        .replace("{mark}", MARK),
     }
 
 
-def _tests_of(function: str, tests: Sequence[FunctionTest], taken: set[str]) -> Iterator[str]:
+def left_out(reasons: Mapping[str, int]) -> str:
+    """What a file says of tests that are not in it."""
+    if not reasons:
+        return ""
+    lines = [f"{count} of the tests {'is' if count == 1 else 'are'} not here: {why}." for why, count in reasons.items()]
+    return "\n\n" + "\n".join([*lines, "CodeRoom judges them: see report.md."]) + "\n"
+
+
+def _tests_of(function: str, tests: Sequence[FunctionTest], taken: set[str], functions: Sequence[str]) -> Iterator[str]:
     """The tests of a function: those that expect an output in one table, errors in another one, and all others."""
-    plain = [each for each in tests if not each.setup and not each.then]
+    plain = [each for each in tests if not each.has_steps]
     outputs = [each for each in plain if each.expects == "output" and not _how(each)]
     errors = [each for each in plain if each.expects == "error"]
     if outputs:
         rows = [_row(each, literal(each.expected_output)) for each in outputs]
-        check = "call == expected"
-        yield _table(_free(f"test_{function}", taken), function, ("inputs", "expected"), rows, check)
+        check = f"    assert same(run(program.{function}, **inputs), expected)"
+        yield _table(_free(f"test_{function}", taken), ("inputs", "expected"), rows, check)
     if errors:
         rows = [_row(each, *map(text_literal, (str(each.expected_error), each.error_message or ""))) for each in errors]
-        check = "call.raises(error, message)"
-        name = _free(f"test_{function}_raises", taken)
-        yield _table(name, function, ("inputs", "error", "message"), rows, check)
+        check = f"    with raises(error, message):\n        listed(run(program.{function}, **inputs))"
+        yield _table(_free(f"test_{function}_raises", taken), ("inputs", "error", "message"), rows, check)
     for each in tests:
         if each not in outputs and each not in errors:
             words = "_".join(re.findall(r"[a-z0-9]+", each.name.lower()))[:60].strip("_")
-            yield _alone(_free(f"test_{function}_{words}".rstrip("_"), taken), function, each)
+            yield _Alone(function, each, functions).written(_free(f"test_{function}_{words}".rstrip("_"), taken))
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -314,73 +170,142 @@ def _row(test: FunctionTest, *expected: Group | str) -> Group:
     return call_of("pytest.param", inputs_literal(test.inputs), *expected, f"id={text_literal(test.name)}")
 
 
-def _table(name: str, function: str, columns: Sequence[str], rows: Sequence[Group], check: str) -> str:
+def _table(name: str, columns: Sequence[str], rows: Sequence[Group], check: str) -> str:
     table = "\n".join(laid_out(row, 8, after=",") for row in rows)
     names = ", ".join(f'"{each}"' for each in columns)
     return (
         f"@pytest.mark.parametrize(\n    ({names}),\n    [\n{table}\n    ],\n)\n"
-        f"def {name}(program, {', '.join(columns)}):\n    call = program.{function}(**inputs)\n    assert {check}"
+        f"def {name}(program, {', '.join(columns)}):\n{check}"
     )
 
 
-def _alone(name: str, function: str, test: FunctionTest) -> str:
-    lines = [f"def {name}(program):", f"    {_documented(test.name)}"]
-    lines.append(laid_out(inputs_literal(test.inputs), 4, "inputs = "))
-    call = f"program.{function}(**inputs)"
-    for word, steps in (("after", test.setup), ("then", test.then)):
-        if steps:
-            lines.append(laid_out(Group("[", [*map(_step, steps)], "]"), 4, f"{word} = "))
-            call += f".{word}(*{word})"
-    lines.append(f"    call = {call}")
-    if test.expects == "property":
-        lines.append(laid_out(call_of("assert call.satisfies", text_literal(test.property or "")), 4))
-    elif test.expects == "error":
-        said = [text_literal(each) for each in (test.expected_error, test.error_message) if each]
-        lines.append(laid_out(call_of("assert call.raises", *said), 4))
-    elif how := _how(test):
-        lines.append(laid_out(call_of("assert call.equals", literal(test.expected_output), *how), 4))
-    else:
-        lines.append(laid_out(literal(test.expected_output), 4, "assert call == "))
-    return "\n".join(lines)
+class _Alone:
+    """A test with a function of its own: its steps, the call, and what is expected."""
+
+    def __init__(self, function: str, test: FunctionTest, functions: Sequence[str]) -> None:
+        self._function = function
+        self._test = test
+        self._functions = functions
+        self._made: set[str] = set()  # Names of the test's own data, whose methods steps may call.
+        self._names: set[str] = {"result"}
+
+    def written(self, name: str) -> str:
+        """The source."""
+        test = self._test
+        lines = [f"def {name}(program):", f"    {_documented(test.name)}"]
+        lines += [laid_out(each, 4, before) for before, each in self._before()]
+        call = self._call(f"program.{self._function}", [], test.inputs)
+        if test.property is not None:
+            lines += self._of_property()
+        elif test.expects == "error":
+            said = [text_literal(each) for each in (test.expected_error, test.error_message) if each]
+            lines.append(f"    with {call_of('raises', *said)}:")
+            for before, each in self._then(call) if test.then else ():
+                lines.append(laid_out(each, 8, before))
+            lines.append("        listed(result)" if test.then else laid_out(call_of("listed", call), 8))
+        else:
+            if test.then:
+                lines += [laid_out(each, 4, before) for before, each in self._then(call)]
+            actual = "result" if test.then else call
+            lines.append(laid_out(call_of("same", actual, literal(test.expected_output), *_how(test)), 4, "assert "))
+        return "\n".join(lines)
+
+    def _of_property(self) -> list[str]:
+        """The inputs as names, the result, and the property, which sees copies of plain data."""
+        test = self._test
+        seen = {name: data for name, data in test.inputs.items() if '"$name"' not in canonical(data)}
+        lines = [laid_out(literal(data), 4, f"{name} = ") for name, data in seen.items()]
+        how = "builtin=True" if "types" in test.judges_by else "exact=True"
+        given = {name: f"plain({name})" if name in seen else self._value(data) for name, data in test.inputs.items()}
+        call = call_of("run", f"program.{self._function}", *(prefixed(f"{each}=", given[each]) for each in given))
+        if test.sees_after:
+            copies = Group("{", [prefixed(f"{text_literal(each)}: ", given[each]) for each in given], "}")
+            lines.append(laid_out(copies, 4, "after = "))
+            call = call_of("run", f"program.{self._function}", "**after")
+        steps = self._then(call) if test.then else [("result = ", call)]
+        lines += [laid_out(each, 4, before) for before, each in steps]
+        lines.append(f"    result = plain(result, {how})")
+        lines += [f"    after = plain(after, {how})"] if test.sees_after else []
+        line = _line_of(test.property or "")
+        lines.append(
+            f"    assert {line}" if _is_bool(ast.parse(line, mode="eval").body) else f"    assert ({line}) is True"
+        )
+        return lines
+
+    def _before(self) -> Iterator[tuple[str, Group | str]]:
+        return self._steps(self._test.setup, "")
+
+    def _then(self, call: Group) -> Iterator[tuple[str, Group | str]]:
+        yield "result = ", call
+        self._names.add("result")
+        last = max(number for number, step in enumerate(self._test.then) if step.call)
+        yield from self._steps(self._test.then[:last], "")
+        step = self._test.then[last]
+        yield "result = ", self._call(self._found(str(step.call)), step.args, step.kwargs)
+        yield from self._steps(self._test.then[last + 1 :], "")
+
+    def _steps(self, steps: Sequence[Step], indent: str) -> Iterator[tuple[str, Group | str]]:
+        for step in steps:
+            if step.call is not None:
+                before = f"{step.name} = " if step.name else ""
+                yield before, self._call(self._found(step.call), step.args, step.kwargs)
+                self._name(step.name, made=step.call in BUILTINS)
+            elif step.file is not None:
+                yield from _file(step)
+            else:
+                place = str(step.assign)
+                owner, _, attribute = place.rpartition(".")
+                target = f"{self._found(owner)}.{attribute}" if owner else place
+                if place.startswith(_ENVIRONMENT):
+                    target = f"os.environ[{text_literal(place.removeprefix(_ENVIRONMENT))}]"
+                yield f"{target} = ", self._value(step.value)
+                self._name(
+                    place if not owner else None, made=not (isinstance(step.value, dict) and "$name" in step.value)
+                )
+
+    def _name(self, name: str | None, *, made: bool) -> None:
+        if name:
+            self._names.add(name)
+            (self._made.add if made else self._made.discard)(name)
+
+    def _call(self, function: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Group:
+        named = [prefixed(f"{name}=", self._value(data)) for name, data in kwargs.items()]
+        return call_of("run", function, *map(self._value, args), *named)
+
+    def _value(self, data: Any) -> Group | str:
+        return literal(data, self._found)
+
+    def _found(self, path: str) -> str:
+        """The source of an object of the test, or of a function or class of the program."""
+        first, *rest = path.split(".")
+        if path == "random.seed" or (path in BUILTINS and path not in self._functions):
+            return path
+        source = first if first in self._names else f"program.{first}"
+        for part in rest:
+            source = f"{source}.{part}" if source in self._made or part == "send" else f"own({source}).{part}"
+        return source
+
+
+def _file(step: Step) -> Iterator[tuple[str, Group | str]]:
+    content = decode({"$bytes": step.bytes}) if step.bytes is not None else (step.text or "").encode()
+    if step.file == "-":
+        yield "sys.stdin = ", call_of("io.TextIOWrapper", call_of("io.BytesIO", repr(content)))
+        return
+    folder, _, _ = str(step.file).rpartition("/")
+    if folder:
+        yield "", f"os.makedirs({text_literal(folder)}, exist_ok=True)"
+    yield "", f"pathlib.Path({text_literal(str(step.file))}).write_bytes({content!r})"
+
+
+def _is_bool(node: ast.expr) -> bool:
+    """Whether an expression with plain data is always `True` or `False`."""
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_bool, node.values))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in _TRUE_OR_FALSE
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
 
 
 def _documented(name: str) -> str:
     source = text_literal(name)
     return f'"""{name}"""' if source[1:-1] == name and '"' not in name else source
-
-
-def _step(step: Step) -> Group:
-    arguments: list[Group | str] = []
-    for name, value in step.model_dump(mode="json").items():
-        if name == "args":
-            source: Group | str = Group("[", [*map(literal, value)], "]")
-        elif name == "kwargs":
-            source = dict_literal((text_literal(key), item) for key, item in value.items())
-        else:
-            source = literal(value) if name == "value" else text_literal(value)
-        if isinstance(source, Group):
-            arguments.append(Group(f"{name}={source.opening}", source.parts, source.closing, source.is_tuple))
-        else:
-            arguments.append(f"{name}={source}")
-    return call_of("step", *arguments)
-
-
-@functools.cache
-def _support() -> tuple[str, str]:
-    """The imports and the code of the modules that the module beside the tests contains."""
-    imports = set()
-    parts = []
-    for package, name in _PARTS:
-        source = (resources.files(package) / f"{name}.py").read_text("utf-8")
-        lines = source.split("\n")
-        body = ast.parse(source).body
-        imported = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
-        imports |= {each for each in map(ast.unparse, imported) if not each.startswith(_OWN)}
-        named = [node for node in body if lines[node.lineno - 1].startswith("__all__ =")]
-        left_out = {
-            number
-            for node in (body[0], *imported, *named)
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno)
-        }
-        parts.append("\n".join(line for number, line in enumerate(lines) if number not in left_out).strip("\n"))
-    return "\n".join(sorted(imports)) + "\n", "\n\n\n".join(parts) + "\n"
