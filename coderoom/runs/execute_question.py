@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from autogen_core import CancellationToken
@@ -34,6 +35,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE
 from coderoom.sandbox import ExecutionResult, Sandbox
+from coderoom.skills import Inlined, Skills, inline, skills_for
 
 _MODULES: Final = (
     "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
@@ -113,6 +115,7 @@ async def execute_code(
     max_retries: int = 2,
     sandbox: Sandbox | None = None,
     cancellation_token: CancellationToken | None = None,
+    skills: Skills | str | Path | None = None,
 ) -> ExecuteCodeResult:
     """Let a model write Python code that answers a question, run it in a sandbox, and return the answer.
 
@@ -131,6 +134,7 @@ async def execute_code(
             `None`: one with the policy `restricted` for this call, with the wall that `CODEROOM_WALL` names, or the
             strongest that works.
         cancellation_token: Ends the call; so does a cancel of the task.
+        skills: The folder of functions that an agent has saved, or a `Skills`: the code may import them.
 
     Returns:
         The result. Code that failed or was rejected does not raise.
@@ -152,7 +156,7 @@ async def execute_code(
         SystemMessage(content=_INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)),
         UserMessage(content=encodable(prompt), source="user"),
     ]
-    question = _Question(client, name, messages, token, timeout, max_output, max_retries)
+    question = _Question(client, name, messages, token, timeout, max_output, max_retries, skills)
     try:
         return await await_with_token(question.answer(sandbox), token)
     finally:
@@ -184,6 +188,7 @@ class _Question:
     timeout: float
     max_output: int
     max_retries: int
+    skills: Skills | str | Path | None
     usage: RequestUsage = field(default_factory=lambda: RequestUsage(prompt_tokens=0, completion_tokens=0))
     attempts: list[tuple[ExecutionResult, str | None]] = field(default_factory=list)
     """The runs of code, whose values are the answers, and why each failed."""
@@ -197,6 +202,7 @@ class _Question:
                 own = Sandbox(os.environ.get(WALL_VARIABLE) or "auto", policy="restricted")
                 sandbox = await stack.enter_async_context(own)
             await sandbox.start()  # Before a model writes code that cannot run.
+            skills = await self._skills_of(sandbox, stack)
             while True:
                 reply, finish_reason = await self._ask(feedback)
                 code, problem = _code_in(reply)
@@ -208,7 +214,7 @@ class _Question:
                         return self._result(_complaint(reply, problem))
                     is_reminded, feedback = True, problem or _NO_CODE
                     continue
-                ran = await self._run(sandbox, code)
+                ran = await self._run(sandbox, code, skills)
                 self.attempts.append((ran, _error(ran, self.timeout, sandbox)))
                 *earlier, (_, why) = self.attempts
                 # Repeating the same failure would only cost tokens.
@@ -248,10 +254,27 @@ class _Question:
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
         return text, answer.finish_reason
 
-    async def _run(self, sandbox: Sandbox, code: str) -> ExecutionResult:
+    async def _skills_of(self, sandbox: Sandbox, stack: AsyncExitStack) -> Skills | None:
+        """The skills that the code may import, which the model is told of."""
+        if self.skills is None or isinstance(self.skills, Skills):
+            skills = self.skills
+        else:
+            skills = await stack.enter_async_context(Skills.like(self.skills, sandbox.config))
+        if skills is not None:
+            skills.check_apart(sandbox.workspace)
+            first, question = self.messages
+            shown = await skills_for(skills, str(question.content), restricted=sandbox.config.policy == "restricted")
+            self.messages[0] = SystemMessage(content=f"{first.content}\n\n{shown}".rstrip())
+        return skills
+
+    async def _run(self, sandbox: Sandbox, code: str, skills: Skills | None) -> ExecutionResult:
         """Run code; the value of the variable `result` takes precedence over that of a last expression."""
         async with sandbox.session() as session:
-            ran = await session.run(code, timeout=self.timeout)
+            inlined = Inlined("", code) if skills is None else await inline(skills, code)
+            ran = await session.run(inlined.before or inlined.code, timeout=self.timeout)
+            if inlined.before and ran.success:
+                ran = await session.run(inlined.code, timeout=self.timeout)
+            ran = replace(ran, code=code)
             if ran.success and _NAMES_RESULT.search(code):
                 named = await session.run("result", timeout=self.timeout)
                 if named.success:  # Else there is no such variable.

@@ -9,7 +9,8 @@ Used by `CodeActAgent(skills=...)`, the MCP server, `execute_code` and the comma
 from __future__ import annotations
 
 from coderoom.skills.folder import Skill, SkillFolder
+from coderoom.skills.inlined import Inlined, inline, skills_for
 from coderoom.skills.judging import UnsoundError
 from coderoom.skills.skills import Skills
 
-__all__ = ["Skill", "SkillFolder", "Skills", "UnsoundError"]
+__all__ = ["Inlined", "Skill", "SkillFolder", "Skills", "UnsoundError", "inline", "skills_for"]

@@ -64,10 +64,11 @@ class Skill:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = ast.parse(self.code).body
-        except (SyntaxError, RecursionError, MemoryError) as error:
-            raise ValueError(f"The code of {self.name!r} is no Python: {error}.") from None
-        for node in reversed(body):
+                tree = ast.parse(self.code)
+            ast.unparse(tree)  # Then whoever reads the tree later can do so too.
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"The code of {self.name!r} is no Python that can be read: {error}.") from None
+        for node in reversed(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == self.name:
                 return node
         raise ValueError(f"The code defines no function {self.name!r}.")

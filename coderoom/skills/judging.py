@@ -60,7 +60,7 @@ async def judged(skill: Skill, judge: Judge) -> Skill:
         strength = await judge.strength(_files(skill, skill.code), tests, most=_MUTANTS, seconds=_SECONDS)
     except UnsoundError:
         raise
-    except (RequestError, SyntaxError) as error:
+    except (RequestError, SyntaxError, RecursionError, MemoryError) as error:
         raise UnsoundError(f"The tests of {skill.name!r} cannot be run: {error}") from error
     except ValueError as error:
         raise UnsoundError(str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -15,11 +15,12 @@ from typing import Any, Self
 from coderoom._util.text import counted
 from coderoom.errors import RequestError
 from coderoom.judge import Judge
-from coderoom.sandbox import HostFunction, SandboxConfig, host_functions
+from coderoom.sandbox import Effect, HostFunction, SandboxConfig, host_functions
 from coderoom.skills.folder import Skill, SkillFolder, check_name
 from coderoom.skills.judging import UnsoundError, as_file, judged
 
 _PROMPT_CHARACTERS = 4_000
+_SECONDS = 10.0
 _FOUND = 10
 _SHORTEST = 3
 _SHOWN = """\
@@ -59,7 +60,7 @@ class Skills:
     ) -> None:
         self.source = str(folder)
         self.folder = SkillFolder(folder)
-        self._judge = Judge(wall=wall, server=server, sessions=1, options=options)
+        self._judge = Judge(wall=wall, server=server, timeout=_SECONDS, sessions=1, options=options)
         self._judging = asyncio.Lock()
         self._verdicts: dict[str, Skill | str] = {}  # By the digests of skills without one in the folder.
 
@@ -161,18 +162,18 @@ class Skills:
     async def functions(self) -> tuple[HostFunction, ...]:
         """What code in a session may call: `save_skill`, `search_skills` and `read_skill`, and the module `skills`."""
         save, search, read = await host_functions([self._to_save(), self._to_search(), self._to_read()])
-        wrapped = replace(save, inside=_inside()), search, replace(read, inside=_inside())
-        return tuple(replace(each, is_async=False) for each in wrapped)  # They are called without `await`.
+        read = replace(read, inside=_inside())
+        # Without an approval of calls, nobody is asked before a skill is saved.
+        save = replace(save, inside=_inside(), effect=Effect("write", is_hint=True))
+        made = save, replace(search, effect=Effect("read")), replace(read, effect=Effect("read"))
+        return tuple(replace(each, is_async=False) for each in made)  # They are called without `await`.
 
     async def describe(self) -> str:
         """What a prompt says of the skills: all of them in a line each, or how to search if they are too many."""
         skills = await self.all()
-        lines = "\n".join(f"- {each.signature}: {each.summary}" for each in skills)
         if not skills:
             return _SAVE
-        if len(lines) > _PROMPT_CHARACTERS:
-            return f"{_MANY.format(count=counted(len(skills), 'function'))}\n\n{_SAVE}"
-        return f"{_SHOWN.format(first=skills[0].name, lines=lines)}\n\n{_SAVE}"
+        return f"{show(skills) or _MANY.format(count=counted(len(skills), 'function'))}\n\n{_SAVE}"
 
     async def _read(self, name: str) -> Skill | None:
         try:
@@ -241,6 +242,12 @@ class Skills:
                 raise ValueError(str(error)) from None
 
         return read_skill
+
+
+def show(skills: Sequence[Skill]) -> str:
+    """What a prompt says of skills, a line each; empty if there are none, or they are too many."""
+    lines = "\n".join(f"- {each.signature}: {each.summary}" for each in skills)
+    return _SHOWN.format(first=skills[0].name, lines=lines) if 0 < len(lines) <= _PROMPT_CHARACTERS else ""
 
 
 @cache

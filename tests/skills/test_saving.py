@@ -70,6 +70,7 @@ async def test_a_function_is_saved_with_what_it_needs_and_nothing_else(session: 
         ("", ("'nothing'", "'assert True'"), "'nothing' is not a function of this session"),
         ("", ("'f'", "'assert f() == 1'", "code='def g(): 1'"), "defines no function 'f'"),
         ("", ("'f'", "'assert f() == 1'", "code='def f(: 1'"), "is no Python"),
+        ("", ("'f'", "'assert f() == 1'", "code='def f(a=' + '1+' * 3000 + '1): 1'"), "can be read"),
         ("", ("'f'", "'assert f() == 1'", "code='#' * 30_000"), "longer than 20,000 characters"),
         (
             "def f():\n    'Finds.'\n    return search_skills('x')",
