@@ -106,6 +106,13 @@ def edited_answer(code: str, request: ApprovalRequest) -> Edited:
     return Edited(code="\n\n".join(fence(block.code, block.tag) for block in edited_blocks(code, request.code)))
 
 
+def text_to_edit(code: str) -> str:
+    """The code of a request as a person edits it: the only block without its fence, unless it has fences itself."""
+    blocks = extract_code_blocks(code)
+    is_alone = len(blocks) == 1 and not extract_code_blocks(blocks[0].code)
+    return blocks[0].code if is_alone else code
+
+
 def outside_of(text: str, blocks: Sequence[Block]) -> str:
     """The lines of a text outside of its blocks."""
     lines = re.split(r"\r\n?|\n", text)

@@ -28,7 +28,7 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
 from coderoom.approval import editing
-from coderoom.approval.answers import ChangesRequest, Edited, edited_answer, no
+from coderoom.approval.answers import ChangesRequest, Edited, edited_answer, no, text_to_edit
 from coderoom.approval.base import Approval, call, call_in_thread, is_async
 from coderoom.approval.calls import Always, CallRequest
 from coderoom.blocks import extract_code_blocks, fence
@@ -425,7 +425,8 @@ class InputApproval(Approval):
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
-            answer = await self._answer(f"{question}\n\n{prompt} ", shown)
+            code = text_to_edit(request.code if made is None else made.code) if editable else ""
+            answer = await self._answer(f"{question}\n\n{prompt} ", shown, code)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -444,16 +445,16 @@ class InputApproval(Approval):
             question = f"{problem} {prompt} {how}"
         return no(_UNCLEAR)
 
-    async def _answer(self, question: str, shown: str) -> object:
+    async def _answer(self, question: str, shown: str, code: str) -> object:
         """Call the input function, which is abandoned if it ignores its cancellation; or who watches the run answers.
 
-        They see what is `shown`, and know how to answer.
+        They see what is `shown`, know how to answer, and may edit the code.
         """
         forget_early_answers(self._input_func)
         token = CancellationToken()
         arguments = (question, token) if is_async(self._input_func) else (question,)
         try:
-            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown))
+            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown, code))
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise

@@ -24,11 +24,13 @@ class Question:
         id: Its number.
         asked: When it was asked, in seconds since the epoch.
         text: The question, as Markdown.
+        code: The code in it, which may be edited; empty if it may not, or has a secret, which would be lost.
     """
 
     id: int
     asked: float
     text: str
+    code: str = ""
 
 
 class Asked(Database):
@@ -59,18 +61,20 @@ class Asked(Database):
             database.execute("DELETE FROM stops WHERE run = ?", (run,))
         return True
 
-    def ask(self, run: str, text: str) -> int:
-        """Add a question of a run, and return its id."""
+    def ask(self, run: str, text: str, code: str = "") -> int:
+        """Add a question of a run about code that may be edited, and return its id."""
+        code = code if self.hide(code) == code else ""
         with self._using(writes=True, synced=False) as database:
             added = database.execute(
-                "INSERT INTO questions (run, asked, text) VALUES (?, ?, ?)", (run, time.time(), self.hide(text))
+                "INSERT INTO questions (run, asked, text, code) VALUES (?, ?, ?, ?)",
+                (run, time.time(), self.hide(text), code),
             )
             return int(added.lastrowid or 0)
 
     def questions(self, run: str) -> list[Question]:
         """What a run asks at this moment and nobody has answered."""
         with self._using() as database:
-            query = "SELECT id, asked, text FROM questions WHERE run = ? AND answer IS NULL ORDER BY id"
+            query = "SELECT id, asked, text, code FROM questions WHERE run = ? AND answer IS NULL ORDER BY id"
             return [Question(*row) for row in database.execute(query, (run,))]
 
     def answer(self, run: str, question: int, answer: str) -> None:

@@ -196,9 +196,9 @@ class RunLog(Writer, StepObserver):
         """Tell the user of the run."""
         self.notes.append(text)
 
-    async def ask(self, question: str) -> str | None:
+    async def ask(self, question: str, code: str = "") -> str | None:
         """Wait for the answer of somebody who reads the journal, on a page for instance."""
-        asked = self._try(lambda journal: journal.ask(str(self.run), question))
+        asked = self._try(lambda journal: journal.ask(str(self.run), question, code))
         if asked is None:
             return None
         try:

@@ -54,8 +54,13 @@ class StepObserver:
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
 
-    async def ask(self, question: str) -> str | None:
-        """Wait for somebody who watches the run to answer a question; `None` if nobody can."""
+    async def ask(self, question: str, code: str = "") -> str | None:
+        """Wait for somebody who watches the run to answer a question; `None` if nobody can.
+
+        Args:
+            question: The question, as Markdown.
+            code: The code in it, which they may edit; empty if they may not.
+        """
         return None
 
 
@@ -160,10 +165,13 @@ def note(text: str) -> None:
         observer.note(text)
 
 
-async def answer_elsewhere(question: str) -> str:
-    """The answer of somebody who watches the run to what a person is asked; it never comes if nobody can."""
+async def answer_elsewhere(question: str, code: str = "") -> str:
+    """The answer of somebody who watches the run to what a person is asked, who may edit the code in the question.
+
+    It never comes if nobody can.
+    """
     for observer in _observers.get():
-        if (answer := await observer.ask(question)) is not None:
+        if (answer := await observer.ask(question, code)) is not None:
             return answer
     await asyncio.get_running_loop().create_future()
     raise AssertionError("unreachable: it is never done")

@@ -22,12 +22,20 @@ _DOES: Final = {
     "input": "waits for a person",
     "call": "waits for a function of the host",
 }
-_OTHERWISE: Final = (
-    '<label for="words-{number}">Why not, for the model, which then tries again; or other code</label>'
-    '<textarea id="words-{number}" name="words" rows="4" dir="auto" spellcheck="false"></textarea>'
-    '<p><button name="answer" value="no">No</button> '
-    '<button name="answer" value="edit">Run this code instead</button></p>'
+_NO: Final = (
+    '<label for="words-{number}">Why not, for the model, which then tries again</label>'
+    '<textarea id="words-{number}" name="words" rows="2" dir="auto"></textarea>'
+    '<p><button name="answer" value="no">No</button></p>'
 )
+_EDIT: Final = (
+    "<details><summary>Edit the code</summary>"
+    '<label for="code-{number}">The code, about which you are asked again</label>'
+    '<textarea id="code-{number}" name="code" rows="{lines}" dir="ltr" spellcheck="false" wrap="off">'
+    "\n{code}</textarea>"
+    '<p><button name="answer" value="edit">Take this code instead</button></p></details>'
+)
+_LINES: Final = range(4, 30)
+"""The least and the most lines of the field for code."""
 
 
 def controls_html(journal: Journal, entry: RunEntry) -> str:
@@ -35,13 +43,7 @@ def controls_html(journal: Journal, entry: RunEntry) -> str:
     if entry.state != "running":
         return ""
     place = escape(quote(entry.id, safe=""))
-    asked = "".join(
-        f'<section class="card question" aria-labelledby="question-{each.id}">'
-        f'<h2 id="question-{each.id}">May this code run?</h2>{prose_html(each.text)}'
-        f"{_form(place, each, '<button class=main name=answer value=yes>Yes, run it</button>')}"
-        f"{_form(place, each, _OTHERWISE.format(number=each.id))}</section>"
-        for each in journal.questions(entry.id)
-    )
+    asked = "".join(_question(place, each) for each in journal.questions(entry.id))
     stop = f'<form method="post" action="{place}/stop" class="stop"><button>Stop the run</button></form>'
     asks = f'hx-get="{place}/now" hx-trigger="every 1s" hx-select="#now" hx-swap="morph" hx-sync="this:drop"'
     now = f'<div id="now" class="polled" {asks}>{now_html(journal, entry)}</div>'
@@ -63,6 +65,19 @@ def now_html(journal: Journal, entry: RunEntry) -> str:
     return f'<p class="dim">The run goes on for {duration(now - entry.started)}.</p>{"".join(parts)}'
 
 
+def _question(place: str, asked: Question) -> str:
+    """A question with its forms, which stays as it is when the page changes: something may be written in it."""
+    forms = ['<button class="main" name="answer" value="yes">Yes, run it</button>', _NO.format(number=asked.id)]
+    if asked.code:
+        lines = max(_LINES.start, min(_LINES.stop, asked.code.count("\n") + 2))
+        forms.append(_EDIT.format(number=asked.id, lines=lines, code=escape(asked.code)))
+    return (
+        f'<section class="card question" id="asked-{asked.id}" data-v="{asked.id}" '
+        f'aria-labelledby="question-{asked.id}"><h2 id="question-{asked.id}">May this code run?</h2>'
+        f"{prose_html(asked.text)}{''.join(_form(place, asked, form) for form in forms)}</section>"
+    )
+
+
 def _form(place: str, question: Question, content: str) -> str:
     hidden = f'<input type="hidden" name="question" value="{question.id}">'
     return f'<form method="post" action="{place}/answer">{hidden}{content}</form>'
@@ -74,13 +89,15 @@ def act(journal: Journal, entry: RunEntry, what: str, fields: Mapping[str, str])
     Raises:
         RequestError: The run has ended, the question is not asked any more, or there is no such form.
     """
-    answer, words = fields.get("answer", ""), fields.get("words", "").strip("\r\n")
+    answer, words, code = (fields.get(name, "").replace("\r\n", "\n") for name in ("answer", "words", "code"))
     if what == "stop":
         journal.stop(entry.id)
     elif what == "answer" and answer in ("yes", "no", "edit") and fields.get("question", "").isdecimal():
-        if answer == "edit" and not words.strip():
+        if answer == "edit" and not code.strip():
             raise RequestError("There is no code to run instead: write it into the field.")
-        text = f"edit:\n{words}" if answer == "edit" else f"{answer} because {words}" if words.strip() else answer
+        text = (
+            f"edit:\n{code}" if answer == "edit" else f"{answer} because {words.strip()}" if words.strip() else answer
+        )
         journal.answer(entry.id, int(fields["question"]), text)
     else:
         raise RequestError("There is nothing to do here.")

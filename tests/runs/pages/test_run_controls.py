@@ -51,13 +51,24 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
                 await page.goto(url)
                 await page.get_by_role("link", name="Compute it.").click(timeout=20_000)
                 question = page.get_by_role("region", name="May this code run?")
-                await question.get_by_text(SCRIPT).wait_for(timeout=20_000)
+                await question.get_by_text(SCRIPT).first.wait_for(timeout=20_000)
                 await question.get_by_label("Why").fill("it <b>removes</b> files")
                 await question.get_by_role("button", name="No", exact=True).click()
                 await page.get_by_text("it <b>removes</b> files").first.wait_for(timeout=20_000)
                 await question.get_by_text("never").first.wait_for(timeout=20_000)
-                await question.get_by_label("Why").fill("open('started', 'w')\nwhile True: pass")
-                await question.get_by_role("button", name="Run this code instead").click()
+                await question.get_by_text("Edit the code").click()
+                field = question.get_by_label("The code")
+                assert await field.input_value() == "open('never', 'w')"
+                await field.fill("open('started', 'w')\nwhile True: pass")
+                await page.get_by_role("button", name="Keys").focus()
+                other = Journal(journal)  # What is written stays when the page changes.
+                more = other.ask(other.find("last").id, "Another question?")
+                await page.get_by_text("Another question?").wait_for(timeout=20_000)
+                assert await field.first.input_value() == "open('started', 'w')\nwhile True: pass"
+                other.withdraw(more)
+                await page.get_by_text("Another question?").wait_for(state="detached", timeout=20_000)
+                other.close()
+                await question.get_by_role("button", name="Take this code instead").click()
                 await question.get_by_text("while True").first.wait_for(timeout=20_000)
                 await question.get_by_role("button", name="Yes").click()
                 await question.wait_for(state="detached", timeout=20_000)
@@ -173,7 +184,7 @@ def test_forms_of_other_pages_and_of_runs_that_have_ended_do_nothing(tmp_path: P
     assert post(f"{ended}/stop", "") == post(f"{ended}/answer", answer) == 409
     assert post(f"{going}/answer", f"question={asked}&answer=maybe") == 409
     assert post(f"{going}/answer", answer, **{"Content-Length": "99999999"}) == 413
-    assert post(f"{going}/answer", f"question={asked}&answer=edit&words=+") == 409
+    assert post(f"{going}/answer", f"question={asked}&answer=edit&code=+") == 409
     assert journal.answer_to(asked) is None
     assert post(f"{going}/answer", answer) == 303
     assert post(f"{going}/answer", answer) == 409
