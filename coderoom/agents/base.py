@@ -129,7 +129,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         applies_diffs = "diff" not in languages and getattr(runner.given, "editing", False)
         self._languages = [*languages, *(["diff"] if applies_diffs else [])]
         self._quiet_seconds = _QUIET_SECONDS
-        self._read: set[Said] = set()
+        self._readers: set[Said] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -146,7 +146,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         The token ends the turn at once, also while code runs; nothing is left running.
         """
         said: Said = asyncio.Queue()
-        self._read.add(said)
+        self._readers.add(said)
 
         async def take_turn() -> Ending:
             _said.set(said)
@@ -165,7 +165,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             if changes := await self._runner.changes(cancellation_token):
                 answer.metadata[keys.CHANGES] = changes
         finally:
-            self._read.discard(said)
+            self._readers.discard(said)
             await cancel_and_wait(turn)
         self._end_turn()
         yield Response(chat_message=answer, inner_messages=inner)
@@ -176,7 +176,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         It has been read when this returns: the reader has asked for the next item, as after a `yield`.
         """
         said = _said.get()
-        if said is not None and said in self._read:
+        if said is not None and said in self._readers:
             said.put_nowait(item)
             await said.join()
 
@@ -403,7 +403,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
         messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
-        on_chunk = partial(self._say_chunk, message_id) if self._model_client_stream else None
+        on_chunk = partial(self._read, message_id) if self._model_client_stream else None
         with self._within_budget():
             reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk, temperature)
         if reply.thought:
@@ -412,13 +412,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         await self._model_context.add_message(message)
         return reply
 
+    async def _read(self, message_id: str, text: str) -> None:
+        """Take a piece of a reply as it arrives."""
+        await self._say_chunk(message_id, text)
+
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
     async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
         """Wait while the agent is paused. Nothing begins in a turn whose reader has left."""
         await await_with_token(self._resumed.wait(), cancellation_token)
-        if _said.get() not in self._read:
+        if _said.get() not in self._readers:
             raise asyncio.CancelledError
 
     def _dump_argument(self, name: str, value: Any) -> Any:

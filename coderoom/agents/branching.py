@@ -87,7 +87,7 @@ class BranchRunner(CodeRunner):
     def __init__(self, trunk: CodeRunner, forks: _Forks, place: int, one_by_one: asyncio.Lock) -> None:
         vars(self).update(vars(trunk))
         self.last_attempt, self.is_live = None, False
-        self._mark, self._before = None, None
+        self.mark = self._before = self.early = None
         self.past = replace(trunk.past, known=[], cells=list(trunk.past.cells))
         self._forks, self._place = forks, place
         self._to_keep: list[str] = []

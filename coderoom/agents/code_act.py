@@ -29,6 +29,7 @@ from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig, Bran
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.code_session import CodeActSession, OnError
 from coderoom.agents.conversation import ConversationState
+from coderoom.agents.eager import Eager, check_eager
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import final_message
@@ -75,6 +76,7 @@ class CodeActAgentConfig(BranchingAgentConfig):
     check_types: bool = False
     tools_in_prompt: ToolsInPrompt = "auto"
     max_tool_tokens: int = Field(default=2_000, ge=200)
+    eager: bool = False
 
 
 class CodeActAgentState(ConversationState):
@@ -142,6 +144,9 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         tools_in_prompt: What the model is shown of the functions, all of which can be called: signatures (`all`), names
             with one line each (`names`), or how to find them (`search`). `auto`: the first that fits.
         max_tool_tokens: The most tokens for that, at least 200, and again for functions that were found.
+        eager: Whether a statement of a reply's first block runs once the next one begins, while the model still writes.
+            What has run is taken back if the reply turns out to have other code. Calls of functions wait for the end
+            of the reply, but for those whose effect is `read`. It needs `model_client_stream` and no `approval_func`.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -196,6 +201,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         check_types: bool = False,
         tools_in_prompt: ToolsInPrompt = "auto",
         max_tool_tokens: int = 2_000,
+        eager: bool = False,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -253,6 +259,10 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             runner, self._tools, self._workbench, on_error, *initial, self._skills, gate, search
         )
         self._check_types, self._types = check_types, TypeCheck(max_output_chars) if check_types else None
+        self._eager = eager
+        if eager:
+            check_eager(executor, model_client_stream, approval_func is not None or check_types)
+            self._session.early = Eager(runner, self.find_code, code_format, self._session.begin)
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
@@ -370,6 +380,9 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             if turn.interrupted:
                 self._runner.last_attempt = None
                 await self._tell_end(turn.attempts[-1])
+        finally:
+            if self._session.early is not None:
+                await self._session.early.take_back()
         return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:
@@ -405,6 +418,18 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
                 return None
         reason = StopReason.ANSWERED if turn.attempts else StopReason.NO_CODE
         return await aside(final_message, self.name, message_id, reply, turn.whole, reason)
+
+    async def _ask_model(
+        self, message_id: str, cancellation_token: CancellationToken, *more: Any, **how: Any
+    ) -> CreateResult:
+        reply = super()._ask_model(message_id, cancellation_token, *more, **how)
+        early = self._session.early
+        return await (reply if early is None else early.reading(reply, cancellation_token))
+
+    async def _read(self, message_id: str, text: str) -> None:
+        await super()._read(message_id, text)
+        if self._session.early is not None:
+            await self._session.early.read(text)
 
     async def _attempt(
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,9 @@ _CACHE = re.compile(
 )
 
 
+RunBlocks = Callable[[Sequence[CodeBlock], CancellationToken, OnOutput | None], Awaitable[ExecutionResult]]
+
+
 class CodeRunner:
     """Runs the code of one agent: asks for approval, runs the selected blocks, and makes an attempt of the result.
 
@@ -64,6 +67,8 @@ class CodeRunner:
     Attributes:
         last_attempt: The last one, as far as known if it was cancelled; `None` if its code was not started.
         past: What has run in the session.
+        early: Runs blocks whose beginning runs already, in place of the executor.
+        mark: The state before the code that `undo` undoes, if it is saved.
         shared: The session that other agents use, too; `None`: it is only this one's.
     """
 
@@ -84,14 +89,15 @@ class CodeRunner:
         self.can_undo = can_undo
         self.last_attempt: Attempt | None = None
         self.past = SessionPast()
+        self.early: RunBlocks | None = None
         self.shared: SharedSession | None = None
         self._reader = object()
         # For whole outputs, if the executor has no folder on this machine.
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
-        # The state before the code that `undo` undoes, and how many of the known cells had run before it.
-        self._mark: Any = None
+        self.mark: Any = None
         # What was saved since, by paths.
         self._texts: dict[str, bytes] = {}
+        # How many of the known cells had run before the code that `undo` undoes.
         self._before: int | None = None
         # The same of the cells of a shared session.
         self._before_shared: int | None = None
@@ -177,9 +183,9 @@ class CodeRunner:
         """Undo the code since the last `release`; return what was restored, in words, and nothing if nothing was."""
 
         async def restore() -> str:
-            if self._mark is None:
+            if self.mark is None:
                 return "variables" if known else ""
-            restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
+            restored: str = await await_with_token(self.given.rollback(self.mark), cancellation_token)
             for name, data in self._texts.items():  # The conversation names them.
                 with contextlib.suppress(OSError, RequestError):
                     await self.given.put(name, data)
@@ -207,7 +213,7 @@ class CodeRunner:
         self.past.cells = branch.past.cells
         if lost:
             self._lose_variables()
-        self._mark = self._before = self._before_shared = None
+        self.mark = self._before = self._before_shared = None
 
     def placed(self, artifacts: Sequence[Artifact]) -> tuple[Artifact, ...]:
         """The files of a branch in the executor's folder, which has them now."""
@@ -216,7 +222,7 @@ class CodeRunner:
 
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""
-        mark, self._mark, self._before, self._before_shared = self._mark, None, None, None
+        mark, self.mark, self._before, self._before_shared = self.mark, None, None, None
         self._texts.clear()
         if mark is not None:
             await self.given.release(mark)
@@ -247,14 +253,11 @@ class CodeRunner:
         """Run blocks as a step of the run."""
 
         async def run() -> ExecutionResult:
-            await self.catch_up(cancellation_token)
-            if self.can_undo and self._mark is None:
-                await await_with_token(self.executor.start(), cancellation_token)
-                self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
+            await self.prepare(cancellation_token)
             cell.set(name)
             begin_code(blocks, context)
             self.past.has_run = True
-            result = await self.executor.run(blocks, cancellation_token, on_output)
+            result = await (self.early or self.executor.run)(blocks, cancellation_token, on_output)
             if self.shared is None:
                 return result
             cell_run = PastCell(blocks=list(blocks), calls=self.shared.take_calls(), outcome=result.outcome)
@@ -292,6 +295,13 @@ class CodeRunner:
     def _lose_variables(self) -> None:
         if self.shared is not None:
             self.shared.lose_variables()
+
+    async def prepare(self, cancellation_token: CancellationToken) -> None:
+        """Make the session ready for new code, and save its state if that may be undone."""
+        await self.catch_up(cancellation_token)
+        if self.can_undo and self.mark is None:
+            await await_with_token(self.executor.start(), cancellation_token)
+            self.mark = await await_with_token(self.given.checkpoint(), cancellation_token)
 
     async def catch_up(self, cancellation_token: CancellationToken) -> None:
         """Run the code again whose results are known, since its variables or its changes are needed."""
@@ -358,7 +368,7 @@ class CodeRunner:
         return None
 
     def _note_text(self, name: str, data: bytes) -> None:
-        if self._mark is not None:
+        if self.mark is not None:
             self._texts[name] = data
 
     @property

@@ -18,6 +18,7 @@ from autogen_core.tools import Workbench
 from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom.agents.attempt import Attempt, calls_made
 from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.eager import Eager
 from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
@@ -86,9 +87,12 @@ class CodeActSession:
         self._to_restore = False
         self._called: list[FunctionCall] = []
         self._forgotten: list[FunctionCall] = []
+        self.early: Eager | None = None
 
     def share(self, session: SharedSession) -> None:
         """Have the cells run in a session that other agents use, too; see `CodeRunner.share`."""
+        if self.early is not None:
+            raise ValueError("eager=True and shared_session=True cannot be combined.")
         self.shared, self._executor = session, session.executor
 
     async def functions(self) -> tuple[HostFunction, ...]:
@@ -106,7 +110,8 @@ class CodeActSession:
         _users[self._executor] = ref(self)
         functions = await self.find_functions()
         if functions is not self._offered and isinstance(self._executor, SandboxCodeExecutor):
-            await self._executor.offer([self._recorder.wrap(function) for function in functions])
+            offered = [self._recorder.wrap(function) for function in functions]
+            await self._executor.offer(offered if self.early is None else await self.early.functions(offered))
             self._offered = functions
         return functions
 
@@ -139,9 +144,8 @@ class CodeActSession:
         on_output: OnOutput | None,
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
-        await await_with_token(self._workbenches.restart_broken(), cancellation_token)
-        await self.set_variables(cancellation_token)
-        self._recorder.take()
+        if self.early is None or not self.early.has_begun:
+            await self.begin(cancellation_token)
         undo = True
         try:
             try:
@@ -153,6 +157,12 @@ class CodeActSession:
         finally:
             await self._runner.release()
         return self._runner.last_attempt or attempt
+
+    async def begin(self, cancellation_token: CancellationToken) -> None:
+        """Make all ready for new code."""
+        await await_with_token(self._workbenches.restart_broken(), cancellation_token)
+        await self.set_variables(cancellation_token)
+        self._recorder.take()
 
     async def run_given(
         self,
@@ -195,7 +205,7 @@ class CodeActSession:
     def branch(self, runner: CodeRunner) -> CodeActSession:
         """The session of a branch, whose code `runner` runs."""
         made = copy(self)
-        made._runner, made._cells, made._called = runner, list(self._cells), []
+        made._runner, made._cells, made._called, made.early = runner, list(self._cells), [], None
         made.tool_search = self.tool_search.copy()
         return made
 

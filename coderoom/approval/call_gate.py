@@ -11,7 +11,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -120,6 +120,12 @@ _calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling",
 def begin_code(blocks: Sequence[CodeBlock], context: Sequence[LLMMessage]) -> None:
     """Say whose calls are asked about from now on in this context: those of code after a conversation."""
     _calling.set(CallingCode(blocks, context))
+
+
+def belong_to(code: Context) -> None:
+    """Have calls in this context belong to the code that runs in another one."""
+    _calling.set(code.get(_calling))
+    cell.set(code.get(cell, ""))
 
 
 class CallGate:

@@ -20,7 +20,7 @@ from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
-    from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
+    from coderoom.sandbox.blocks_run import BlocksRun, combined, named_file, save_named
     from coderoom.sandbox.cell import STATE_LOST, remark_on
     from coderoom.sandbox.config import (
         MOST_FORKS_IN_A_ROW,
@@ -116,6 +116,7 @@ __all__ = [
     "WallReport",
     "check_functions",
     "choose_wall",
+    "combined",
     "find_violations",
     "host_functions",
     "named_file",
@@ -133,7 +134,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.errors": "SandboxUnavailable",
-        "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
+        "coderoom.sandbox.blocks_run": "BlocksRun combined named_file save_named",
         "coderoom.sandbox.cell": "STATE_LOST remark_on",
         "coderoom.sandbox.config": (
             "MOST_FORKS_IN_A_ROW Credential EngineName Limits SandboxConfig SourceModule WallName"

@@ -172,28 +172,54 @@ class Interpreter:
                     return
 
     def _execute(self, code: str, filename: str) -> Any:
-        code = dedented(code)
+        value = self._run(dedented(code), 0, filename)
+        statements = sys.modules.get(__package__ + ".statements")
+        get = statements.take() if statements else None
+        return value if get is None else self._follow(get, filename)
+
+    def _follow(self, get: Callable[..., dict[str, Any]], filename: str) -> Any:
+        """Run code that comes in pieces; the value is that of the last one."""
+        whole, begin, is_last = "", 0, False
+        value = None
+        while not is_last:
+            piece = get()
+            is_last, begin = piece["last"], len(whole)
+            whole += piece["code"]
+            if is_last and begin:
+                try:
+                    self._compile(whole, 0, filename)
+                except SyntaxError as error:
+                    get(str(error))
+                    raise
+            value = self._run(whole, begin, filename)
+        return value
+
+    def _run(self, code: str, begin: int, filename: str) -> Any:
+        """Run code from a place on, which begins a line."""
         lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
         value = None
-        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        compiled = compile_showing if notebooks.shows_all() else compile_cell
-        try:
-            parts = compiled(code, filename, flags)
-        except SyntaxError as error:
-            from . import magics  # Rarely used.
-
-            translated = magics.translate(code)
-            if translated == code:
-                raise error
-            parts = compiled(translated, filename, flags)
-        for part in parts:
+        for part in self._compile(code, begin, filename):
             self._flags |= part.co_flags & _FUTURES
             value = self.loop.call(eval, part, self.names)
             if part.co_flags & CO_COROUTINE:
                 result = self.loop.run(value)
                 value = self.names.pop(VALUE, result)
         return value
+
+    def _compile(self, code: str, begin: int, filename: str) -> list[types.CodeType]:
+        code = "\n" * code.count("\n", 0, begin) + code[begin:]
+        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compiled = compile_showing if notebooks.shows_all() else compile_cell
+        try:
+            return compiled(code, filename, flags)
+        except SyntaxError as error:
+            from . import magics  # Rarely used.
+
+            translated = magics.translate(code)
+            if translated == code:
+                raise error
+            return compiled(translated, filename, flags)
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:
