@@ -438,10 +438,10 @@ class Session:
         """Make sessions with the state of this one, which go on from it on their own.
 
         They share memory with it until somebody writes to it, and have its variables, environment and current folder,
-        and copies of the files in its workspace and in `/tmp`. These are in memory, and nothing that they change is
-        seen elsewhere; with `workspace_mode="overlay"`, each has an overlay with the same changes. Its running threads
-        and programs are not part of the state, and forks begin without checkpoints. They count as sessions of the
-        sandbox, and stay when this one is closed.
+        and copies of the files in its workspace and in `/tmp`. These are in memory, or at other paths behind walls
+        without mounts, and nothing that they change is seen elsewhere; with `workspace_mode="overlay"`, each has an
+        overlay with the same changes. Its running threads and programs are not part of the state, and forks begin
+        without checkpoints. They count as sessions of the sandbox, and stay when this one is closed.
 
         This only keeps the state and the files as they are. Each fork gets its process, its namespaces and its files
         when it is first used: by its first cell, or by `start()` and `async with`.
@@ -457,7 +457,7 @@ class Session:
         Raises:
             SandboxUnavailable: The sandbox broke.
             RequestError: The session is closed, the sandbox cannot have so many sessions, the files are too large, or
-                sessions cannot be forked here: only rooms with namespaces of their own can.
+                sessions cannot be forked here.
         """
         if type(count) is not int or count < 1:
             raise RequestError(f"count={count!r:.100} is not a number from 1 on.")

@@ -13,7 +13,13 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import MOST_FORKS_IN_A_ROW, Limits, Sandbox, Session
 
-from .places import Place, on_monty, on_walls, on_walls_with_mounts
+from .places import (
+    Place,
+    on_monty,
+    on_walls,
+    on_walls_with_forks,
+    on_walls_with_mounts,
+)
 
 PRIVATE = """
 with open("/proc/self/smaps_rollup") as file:
@@ -102,25 +108,25 @@ async def close(*sessions: Session) -> None:
 
 
 class TestWhatTheyHave:
-    @on_walls_with_mounts
+    @on_walls_with_forks
     async def test_everything_of_the_first_one_and_nothing_of_each_other(self, session: Session) -> None:
         await value_of(
             session,
-            "import os, random\nx = [0]\nos.environ['MARK'] = 'kept'\nos.makedirs('below/deep')\nos.chdir('below')\n"
-            "open('/tmp/scratch', 'w').write('s')\nos.symlink('deep', 'link')\nos.chmod('deep', 0o500)\n"
-            "file = open('/workspace/log', 'w')\nprint('first', file=file, flush=True)\nrandom.seed(7)",
+            "import os, random, tempfile\nx = [0]\nos.environ['MARK'] = 'kept'\n"
+            "os.makedirs('below/deep')\nos.chdir('below')\n"
+            "open(tempfile.gettempdir() + '/scratch', 'w').write('s')\n"
+            "os.symlink('deep', 'link')\nos.chmod('deep', 0o500)\nfile = open('../log', 'w')\n"
+            "print('first', file=file, flush=True)\nrandom.seed(7)",
         )
         one, other = await session.fork(2)
         look = (
             "x.append({0})\nprint({0}, file=file, flush=True)\n"
-            "(x, os.environ['MARK'], os.getcwd(), open('/tmp/scratch').read(), os.readlink('link'), "
-            "oct(os.stat('deep').st_mode), open('/workspace/log').read(), random.random())"
+            "(x, os.environ['MARK'], os.path.basename(os.getcwd()), open(tempfile.gettempdir() + '/scratch').read(), "
+            "os.readlink('link'), oct(os.stat('deep').st_mode), open('../log').read(), random.random())"
         )
         seen = [await value_of(each, look.format(n)) for n, each in enumerate((session, one, other))]
         number = seen[0][-1]
-        assert seen == [
-            ([0, n], "kept", "/workspace/below", "s", "deep", "0o40500", f"first\n{n}\n", number) for n in range(3)
-        ]
+        assert seen == [([0, n], "kept", "below", "s", "deep", "0o40500", f"first\n{n}\n", number) for n in range(3)]
         await close(one, other)
 
     async def test_files_of_a_workspace_stay_as_they_are(self, tmp_path: Path) -> None:
@@ -169,6 +175,7 @@ class TestWhatTheyHave:
             assert not {each[0] for each in numbers[:2]} & {each[0] for each in numbers[2:]}
             assert not {each[1] for each in numbers[:2]} & {each[1] for each in numbers[2:]}
 
+    @on_walls_with_forks
     async def test_functions_of_the_host_and_the_variables_of_bash(self, sandbox: Sandbox) -> None:
         asked = []
 
@@ -178,10 +185,14 @@ class TestWhatTheyHave:
 
         async with sandbox.session([note]) as session:
             await value_of(session, "note('before')")
-            await session.run("NAME=kept", language="bash")
+            await session.run("NAME=kept; mkdir below; cd below; echo first > file", language="bash")
             (fork,) = await session.fork()
             assert await value_of(fork, "note('after')") == 2
-            assert (await fork.run("echo $NAME; pwd", language="bash")).output == "kept\n/workspace\n"
+            said = await fork.run(
+                "echo $NAME $(basename $PWD); echo fork > file; echo > ${TMPDIR:-/tmp}/x", language="bash"
+            )
+            assert said.output == "kept below\n"
+            assert (await session.run("cat file", language="bash")).output == "first\n"
             await fork.close()
         assert asked == ["before", "after"]
 
@@ -234,37 +245,35 @@ class TestWhatTheyHave:
 
 
 class TestBecoming:
-    @on_walls_with_mounts
-    async def test_the_session_goes_on_as_its_fork(self, place: Place, tmp_path: Path) -> None:
+    @on_walls_with_forks
+    async def test_the_session_goes_on_as_its_fork(self, place: Place, workspace: Path) -> None:
         for name in ("kept", "changed", "gone"):
-            (tmp_path / name).write_text(name)
-        os.utime(tmp_path / "kept", (5, 5))
-        async with place.sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            (workspace / name).write_text(name)
+        os.utime(workspace / "kept", (5, 5))
+        async with place.sandbox(workspace=workspace) as sandbox, sandbox.session() as session:
             await value_of(session, "import os\nx = [1]\nfile = open('log', 'w')\nfile.write('a')\nfile.flush()")
+            folder = await value_of(session, "os.getcwd()")
             mark = await session.checkpoint()
             winner, loser = await session.fork(2)
             await value_of(
                 winner,
                 "x.append(2)\nfile.write('b')\nfile.flush()\nos.makedirs('new/deep', 0o700)\nos.chdir('new')\n"
-                "os.environ['MARK'] = 'kept'\nopen('/tmp/scratch', 'w').write('s')\nos.remove('../gone')\n"
+                "import tempfile\nopen(tempfile.gettempdir() + '/scratch', 'w').write('s')\n"
+                "os.environ['MARK'] = 'kept'\nos.remove('../gone')\n"
                 "open('../changed', 'a').write('!')\nos.chmod('../changed', 0o640)\nos.symlink('deep', 'link')",
             )
             await value_of(loser, "x.append(3)\nopen('lost', 'w').write('l')")
             await value_of(session, "x.append(4)\nopen('later', 'w').write('l')")
             await session.become(winner)
-            assert listed(tmp_path) == ["changed", "kept", "log", "new", "new/deep", "new/link"]
-            assert (tmp_path / "changed").read_text() == "changed!"
-            assert (tmp_path / "changed").stat().st_mode & 0o777 == 0o640
-            assert (tmp_path / "kept").stat().st_mtime == 5
-            assert await value_of(session, "x, os.getcwd(), os.environ['MARK'], open('/tmp/scratch').read()") == (
-                [1, 2],
-                "/workspace/new",
-                "kept",
-                "s",
-            )
-            result = await session.run("file.write('c')\nfile.flush()\nopen('later', 'w').write('x')")
-            assert [each.path for each in result.artifacts] == [tmp_path / "log", tmp_path / "new" / "later"]
-            assert (tmp_path / "log").read_text() == "abc"
+            assert listed(workspace) == ["changed", "kept", "log", "new", "new/deep", "new/link"]
+            assert (workspace / "changed").read_text() == "changed!"
+            assert (workspace / "changed").stat().st_mode & 0o777 == 0o640
+            assert (workspace / "kept").stat().st_mtime == 5
+            there = "x, os.getcwd(), os.environ['MARK'], open(tempfile.gettempdir() + '/scratch').read()"
+            assert await value_of(session, there) == ([1, 2], f"{folder}/new", "kept", "s")
+            result = await session.run("file.write('c')\nfile.flush()\nopen(os.getcwd() + '/later', 'w').write('x')")
+            assert [each.path for each in result.artifacts] == [workspace / "log", workspace / "new" / "later"]
+            assert (workspace / "log").read_text() == "abc"
             assert (await session.run("ls", language="bash")).output == "changed\nkept\nlog\nnew\n"
             with pytest.raises(RequestError, match="gone"):
                 await session.rollback(mark)
@@ -279,7 +288,7 @@ class TestBecoming:
             await session.become(again)
             assert await value_of(session, "x, sorted(os.listdir())") == ([1, 2, 5], ["deep", "link"])
             await session.restart()
-            assert await value_of(session, "import os\nos.getcwd(), len(os.listdir())") == ("/workspace", 4)
+            assert await value_of(session, "import os\nos.getcwd(), len(os.listdir())") == (folder, 4)
             await loser.close()
 
     async def test_files_in_memory_and_changes_of_an_overlay(self, session: Session, tmp_path: Path) -> None:
@@ -424,16 +433,18 @@ class TestBecoming:
 
 
 class TestBeforeTheyAreUsed:
-    @on_walls_with_mounts
+    @on_walls_with_forks
     async def test_they_stay_as_they_were_whatever_the_first_one_does(self, session: Session) -> None:
         await value_of(
-            session, "import os\nx = [1]\nopen('kept', 'w').write('k')\nopen('/tmp/scratch', 'w').write('s')"
+            session,
+            "import os, tempfile\nx = [1]\nscratch = lambda how: open(tempfile.gettempdir() + '/scratch', how)\n"
+            "open('kept', 'w').write('k')\nscratch('w').write('s')",
         )
         mark = await session.checkpoint()
         one, other, third, last = await session.fork(4)
-        look = "x, os.getcwd(), sorted(os.listdir('/workspace')), open('/tmp/scratch').read()"
-        then = [1], "/workspace", ["kept"], "s"
-        await value_of(session, "x.append(2)\nos.remove('kept')\nopen('/tmp/scratch', 'w').write('new')\nos.chdir('/')")
+        look = "x, os.path.basename(os.getcwd()), sorted(os.listdir()), scratch('r').read()"
+        then = [1], "workspace", ["kept"], "s"
+        await value_of(session, "x.append(2)\nos.remove('kept')\nscratch('w').write('new')\nos.chdir('/')")
         assert await value_of(one, look) == then
         await session.rollback(mark)
         assert (await session.run("import time\nwhile True: time.sleep(1)", timeout=0.2)).outcome == "timeout"
@@ -489,7 +500,7 @@ class TestBeforeTheyAreUsed:
 
 
 class TestHowTheyEnd:
-    @on_walls_with_mounts
+    @on_walls_with_forks
     @pytest.mark.slow
     async def test_they_outlive_the_first_one_and_each_other(self, place: Place) -> None:
         async with place.sandbox() as sandbox:
@@ -522,10 +533,11 @@ class TestHowTheyEnd:
         assert await value_of(fork, "x") == 1
         await fork.close()
 
+    @on_walls_with_forks
     @pytest.mark.slow
-    async def test_limits_hold_for_each(self) -> None:
+    async def test_limits_hold_for_each(self, place: Place) -> None:
         limits = Limits(memory_bytes=400_000_000, processes=8, wall_seconds=20)
-        async with Sandbox(limits=limits) as sandbox, sandbox.session() as session:
+        async with place.sandbox(limits=limits) as sandbox, sandbox.session() as session:
             await value_of(session, "data = b'x' * 200_000_000\nimport time, subprocess")
             greedy, forking, calm = await session.fork(3)
             assert (await greedy.run("more = data * 2\ntime.sleep(5)")).limit == "memory"
@@ -559,7 +571,7 @@ class TestHowTheyEnd:
 
 
 class TestWhatIsRefused:
-    @on_walls("none", "landlock", "docker")
+    @on_walls("docker")
     async def test_where_sessions_have_no_namespaces(self, session: Session) -> None:
         with pytest.raises(RequestError, match="no namespaces of their own"):
             await session.fork()
@@ -575,13 +587,14 @@ class TestWhatIsRefused:
         with pytest.raises(RequestError, match=r"count=|128 open forks"):
             await session.fork(count)
 
-    async def test_files_that_are_too_large(self, tmp_path: Path) -> None:
-        (tmp_path / "large").write_bytes(b"x" * 3_000_000)
+    @on_walls_with_forks
+    async def test_files_that_are_too_large(self, place: Place, workspace: Path) -> None:
+        (workspace / "large").write_bytes(b"x" * 3_000_000)
         limits = Limits(disk_bytes=2_000_000)
-        async with Sandbox(workspace=tmp_path, limits=limits) as sandbox, sandbox.session() as session:
+        async with place.sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
             with pytest.raises(RequestError, match="files cannot be copied"):
                 await session.fork()
-            (tmp_path / "large").unlink()
+            (workspace / "large").unlink()
             await close(*await session.fork())
 
 

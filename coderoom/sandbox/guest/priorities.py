@@ -15,7 +15,8 @@ _FEWEST_TICKS = 2  # Between two looks; less is not computing.
 class Priorities:
     """The rooms of a worker at which the host had it look, by their first processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, nested: bool) -> None:
+        self._nested = nested
         self._ticks: dict[int, int] = {}
 
     def look(self, room: int, *, first: bool, parent: int, entered: int, apart: list[int]) -> None:
@@ -26,7 +27,11 @@ class Priorities:
         """
         if first:
             self._ticks = {pid: ticks for pid, ticks in self._ticks.items() if os.path.exists(f"/proc/{pid}")}
-        pids = _processes(room, parent, entered) if room > 1 else []
+        pids: list[int] = []
+        if room > 1 and self._nested:
+            pids = _processes(room, parent, entered)
+        elif room > 1:  # Without namespaces, all numbers are those that the worker has.
+            pids = descendants(room, *([entered] if entered else []), without=apart)
         ticks = sum(map(_ticks, [room, *pids]))
         before, self._ticks[room] = self._ticks.get(room, 0), ticks
         if not first and ticks - before >= _FEWEST_TICKS:

@@ -14,7 +14,7 @@ from .isolation.boot import SOCKET_BYTES, descendants, read_stat
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Of /proc/PID/stat, counted from behind the name.
-_PARENT, _THREADS, _ADDRESSES, _RESIDENT, _STACK = 1, 17, 20, 21, 25
+_PARENT, _THREADS, _BEGAN, _ADDRESSES, _RESIDENT, _STACK = 1, 17, 19, 20, 21, 25
 _MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
 
@@ -34,18 +34,35 @@ class Processes:
     """The processes of a room, for its supervisor, which is none of them.
 
     If they are `nested`, they have a process namespace, and the supervisor is process 1. Otherwise they are the
-    supervisor's descendants: it adopts and reaps orphans. If the room `has_forks`, their processes are in namespaces
-    inside of that one, and are none of them.
+    supervisor's descendants: it adopts and reaps orphans.
+
+    If the room `has_forks`, their processes are in namespaces inside of that one, and are none of them. Without
+    namespaces, what a fork has of its session is below a process that the supervisor of the first room has adopted:
+    it `joins` those of the fork's room, and `leaves` those of the first one.
     """
 
     def __init__(self, nested: bool) -> None:
         self.nested = nested
         self.has_forks = False
+        self._joined: dict[int, bytes] = {}  # With when they began: a number may be used again.
+        self._left: dict[int, bytes] = {}
 
-    def pids(self) -> list[int]:
-        """All of them."""
+    def join(self, pid: int) -> None:
+        """Count what is below a process among them, and in sums the process too."""
+        self._joined[pid] = _began(pid)
+
+    def leave(self, pid: int) -> None:
+        """Do not count a process and what is below it."""
+        self._left[pid] = _began(pid)
+
+    def joined(self) -> list[int]:
+        """The processes that have joined and still run."""
+        return _same(self._joined)
+
+    def pids(self, supervisor: int = 0) -> list[int]:
+        """All of them; another process than the supervisor has to say which one that is."""
         if not self.nested:
-            return descendants(os.getpid())
+            return descendants(supervisor or os.getpid(), *self.joined(), without=_same(self._left))
         found = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
         return [pid for pid in found if not is_of_fork(pid)] if self.has_forks else found
 
@@ -111,7 +128,7 @@ class Processes:
         ticks = int((times.children_user + times.children_system) * _TICKS)
         own = _fields(os.getpid())
         addresses = 0
-        pids = [pid for pid in self.pids() if pid not in apart]
+        pids = [pid for pid in (*self.pids(), *self.joined()) if pid not in apart]
         for pid in pids:
             fields = _fields(pid)
             if not fields:
@@ -140,6 +157,18 @@ def _fields(pid: int) -> list[bytes]:
         return read_stat(pid).split()
     except OSError:
         return []
+
+
+def _began(pid: int) -> bytes:
+    return b"".join(_fields(pid)[_BEGAN : _BEGAN + 1])
+
+
+def _same(pids: dict[int, bytes]) -> list[int]:
+    """Those that have not ended; the others are forgotten."""
+    for pid, began in list(pids.items()):
+        if not began or _began(pid) != began:
+            del pids[pid]
+    return list(pids)
 
 
 def is_of_fork(pid: int) -> bool:
@@ -283,7 +312,10 @@ class Disk:
     def _nameless(self, pids: list[int], ours: set[int]) -> int:
         """The size of removed files that are still open; too large if a process of code cannot be inspected."""
         known, self._starting = self._starting, set()
-        device = os.stat(self._folder).st_dev
+        try:
+            device = os.stat(self._folder).st_dev
+        except OSError:  # Nobody can reach it any longer.
+            return 0
         sizes: dict[int, int] = {}
         for pid in set(pids) - ours:
             try:

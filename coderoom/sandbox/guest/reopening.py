@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import stat
-from typing import List, NamedTuple
+from typing import Dict, Iterable, List, NamedTuple
+
+from .relocating import relocated
 
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DIRECTORY
 
@@ -26,7 +29,11 @@ class Opened(NamedTuple):
 def opened_below(folders: list[str]) -> List[Opened]:
     """The regular files and folders below some folders that this process has open."""
     found = []
-    for fd in map(int, os.listdir("/proc/self/fd")):
+    try:
+        fds: Iterable[int] = map(int, os.listdir("/proc/self/fd"))
+    except PermissionError:  # Landlock keeps the folder from being listed.
+        fds = range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    for fd in fds:
         try:
             path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
             if not any(f"{path}/".startswith(f"{folder}/") for folder in folders):
@@ -41,11 +48,14 @@ def opened_below(folders: list[str]) -> List[Opened]:
     return found
 
 
-def reopen(opened: List[Opened]) -> None:
-    """Replace them by what is at the same paths now; what is not there becomes an empty file."""
+def reopen(opened: List[Opened], moves: Dict[str, str]) -> None:
+    """Replace them by what is at the same paths now, in folders that may have moved.
+
+    What is not there becomes an empty file.
+    """
     for each in opened:
         try:
-            fd = os.open(each.path, each.flags & _KEPT | os.O_CLOEXEC)
+            fd = os.open(relocated(each.path, moves), each.flags & _KEPT | os.O_CLOEXEC)
             os.lseek(fd, each.offset, os.SEEK_SET)
         except OSError:
             fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -5,6 +5,7 @@ A fork of the worker; `Room` is the host's side.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -13,11 +14,10 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from . import processes, relay
+from . import folders, processes, relay
 from .fork_server import ForkServer
 from .frames import Channel, send_packet
 from .isolation import landlock, linux, lockdown
-from .isolation.boot import descendants
 from .processes import Disk, is_of_fork, status_of
 from .programs import run_program, start_program
 from .runner import RESERVED_FILES, Runner
@@ -43,8 +43,7 @@ class RoomSupervisor(ForkServer):
             config = {**config, "workspace_in_memory": True}
             runner.be_in_fork()
         if not nested:
-            config = _own_folders(config)
-            runner.move_to(config["workspace"])
+            runner.move_to(config["folders"])
         self._config = config
         self._runner = runner
         self._processes = processes.Processes(nested)
@@ -60,7 +59,7 @@ class RoomSupervisor(ForkServer):
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
         # Other processes in the room must not read this one's memory or environment.
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
-        self._lockdown = lockdown.Prepared(_lockdown(self._config, nested))
+        self._lockdown = self._prepared_lockdown()
         self._locks_each = is_fork or not nested
         if self._locks_each:
             # Landlock would keep this one from signals to the process that enters, which is locked down already.
@@ -69,7 +68,8 @@ class RoomSupervisor(ForkServer):
         else:
             # Its forks inherit this, which is faster than locking down each of them.
             self._lockdown.apply()
-        control.send({"event": "room"})
+        facts = {} if nested else {"folders": config["folders"], "forks": folders.forks_of(config)}
+        control.send({"event": "room", **facts})
 
     def serve(self) -> None:
         """Answer requests until the host closes the room; then end what is left in it."""
@@ -77,12 +77,12 @@ class RoomSupervisor(ForkServer):
             super().serve()
         finally:
             if not self._processes.nested:  # Otherwise the kernel ends all processes of the namespace.
-                import shutil
-
                 for _ in range(_MOST_TRIES):
                     if self._end_all([]):
                         break
-                shutil.rmtree(self._config["own"], ignore_errors=True)
+                for pid in self._processes.joined():
+                    os.kill(pid, signal.SIGKILL)
+                folders.remove_folder(self._config["own"], self._config["scratch"])
 
     def handle(self, message: dict[str, Any], fds: list[int]) -> None:
         """Answer a request that does not ask for a fork."""
@@ -112,7 +112,19 @@ class RoomSupervisor(ForkServer):
             self.control.send({"event": "handed"})
         elif op == "adopt":
             self._adopt(message["pid"], message["id"])
+        elif op == "leave":
+            known = self._is_mine(message["pid"])
+            if known:
+                self._processes.leave(message["pid"])
+            self.control.send({"event": message["answer"], "known": known})
+        elif op == "join":
+            self._processes.join(message["pid"])
         elif op == "moved":  # The workspace is that of the first session now.
+            if not self._processes.nested:
+                self._config = folders.in_workspace(self._config, message["workspace"])
+                self._runner.move_to(self._config["folders"])
+                self._lockdown = self._prepared_lockdown()
+                self._lockdown.settle()
             os.chdir(self._config["workspace"])
             self._runner.leave_fork()
             self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
@@ -126,7 +138,7 @@ class RoomSupervisor(ForkServer):
         use = self._use()
         busy, self._cpu = use.cpu != self._cpu, use.cpu
         limit, own = None, len(self.children) - len(self.started)
-        ours = max(own, 1) + len(self._kept) - len(self._apart) + self._entering
+        ours = max(own, 1) + len(self._kept) - len(self._apart) + self._entering + len(self._processes.joined())
         if use.memory > self._limits_of["memory_bytes"]:
             limit = "memory"
         elif use.processes > self._limits_of["processes"] + ours:
@@ -185,20 +197,25 @@ class RoomSupervisor(ForkServer):
 
     def _relay(self, message: dict[str, Any], fds: list[int]) -> None:
         room = os.getppid()
-        nested = self._processes.nested
-        relay.serve(
-            fds[0], bytes.fromhex(message["key"]), self._processes.pids if nested else lambda: descendants(room)
-        )
+        relay.serve(fds[0], bytes.fromhex(message["key"]), lambda: self._processes.pids(room))
 
     def _hand_over(self, fd: int) -> None:
         """Send the host the namespaces of this room, and its folders for files."""
-        kinds = ("user", "pid", "mnt", "ipc", *(("net",) if self._config["network_per_room"] else ()))
-        paths = [*(f"/proc/self/ns/{kind}" for kind in kinds), self._config["workspace"], "/tmp"]
-        opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        if self._processes.nested:
+            kinds = ("user", "pid", "mnt", "ipc", *(("net",) if self._config["network_per_room"] else ()))
+            paths = [*(f"/proc/self/ns/{kind}" for kind in kinds), self._config["workspace"], "/tmp"]
+            opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        else:
+            opened = [folders.open_folder(path, self._config["scratch"]) for path in self._config["folders"]]
         with socket.socket(fileno=os.dup(fd)) as sock:
             send_packet(sock, b".", opened)
         for each in opened:
             os.close(each)
+
+    def _is_mine(self, pid: int) -> bool:
+        """Whether a process is an orphan of this room, and none that this process has started."""
+        parents = [str(each) for each in (os.getpid(), *self._processes.joined())]
+        return pid not in self.children and status_of(pid).get("PPid") in parents
 
     def _adopt(self, pid: int, number: int) -> None:
         """Report the end of a process that has entered a fork of this room, if it is one that is locked down."""
@@ -213,6 +230,16 @@ class RoomSupervisor(ForkServer):
             self.watch_for_end(pid, number)
         except OSError:
             self.control.send({"event": "ended", "id": number, "status": -int(signal.SIGKILL), "peak": 0})
+
+    def _prepared_lockdown(self) -> lockdown.Prepared:
+        locked = _lockdown(self._config, self._processes.nested)
+        with contextlib.ExitStack() as stack:
+            if self._config["lockdown"].get("read") is not None:
+                opened = [folders.open_folder(path, self._config["scratch"]) for path in locked.write]
+                for fd in opened:
+                    stack.callback(os.close, fd)
+                locked = locked._replace(write=[f"/proc/self/fd/{fd}" for fd in opened])
+            return lockdown.Prepared(locked)
 
     def _lock(self) -> None:
         self._lock_base()
@@ -254,32 +281,6 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
         forks=nested,
         **locked,
     )
-
-
-def _own_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Make folders for a room without namespaces, name them in the environment, and return the room's configuration."""
-    scratch = config["scratch"]
-    # Not with `tempfile`, which imports `random`: all forks of this process would have the same random numbers.
-    own = os.path.join(scratch, "room-" + os.urandom(8).hex())
-    os.mkdir(own, 0o700)
-    temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
-    if config["workspace_in_memory"]:
-        workspace = os.path.join(own, "workspace")
-    os.mkdir(temporary, 0o700)
-    own_ones = [temporary]
-    if workspace != config["workspace"]:
-        os.mkdir(workspace, 0o700)
-        own_ones.append(workspace)
-    room = {**config, "own": own, "in_memory": own_ones, "workspace": workspace}
-    locked = dict(config["lockdown"])
-    if locked.get("read") is not None:
-        locked["write"] = [workspace, temporary]
-    room["lockdown"] = locked
-    for name, value in os.environ.items():
-        if value == scratch or value.startswith(scratch + "/"):
-            os.environ[name] = temporary + value[len(scratch) :]
-    os.environ["TMPDIR"] = temporary
-    return room
 
 
 def _empty(folder: str, kept: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import connections, ending, forks, notebooks, reopening, starting
+from . import connections, ending, forks, notebooks, relocating, reopening, starting
 from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
@@ -84,16 +84,23 @@ class Runner:
         self._running = False
         self._pid = 0
         self._most_processes = (0, 0)
+        self._folders = [config["workspace"], "/tmp"]
+        self._shared = [] if config["workspace_in_memory"] else [config["workspace"]]
         self._opened: list[reopening.Opened] = []  # When the state was kept for forks.
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
         null_input()
         sys.path[:0] = ["", config["workspace"]]  # Its current folder too, as in Jupyter.
 
-    def move_to(self, workspace: str) -> None:
-        """Use another folder as the workspace; called before any code runs."""
+    def move_to(self, folders: list[str]) -> None:
+        """Use other folders as the workspace and for temporary files; called before any code runs."""
+        workspace = folders[0]
         sys.path[sys.path.index(self._config["workspace"])] = workspace
-        self._config = {**self._config, "workspace": workspace}
-        self._interpreter.files.folder = workspace
+        self._use_folders(folders)
+
+    def _use_folders(self, folders: list[str]) -> None:
+        self._folders = folders
+        self._config = {**self._config, "workspace": folders[0]}
+        self._interpreter.files.folder = folders[0]
 
     def be_in_fork(self) -> None:
         """Use a workspace in memory: the host cannot read it."""
@@ -232,9 +239,9 @@ class Runner:
             self._most_processes = resource.getrlimit(resource.RLIMIT_NPROC)
             resource.setrlimit(resource.RLIMIT_NPROC, (self._most_processes[1], self._most_processes[1]))
             # The places in open files are shared with the session that goes on.
-            self._opened = reopening.opened_below([self._config["workspace"], "/tmp"])
+            self._opened = reopening.opened_below(self._folders)
         control.send({"event": "holding", "pid": os.getpid()})
-        ForkServer(control, {"run": self._resume, "enter": self._enter}).serve()
+        ForkServer(control, {"run": self._resume, "enter": self._enter, "part": self._part}).serve()
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -266,12 +273,65 @@ class Runner:
             landlock.prepare(["/"], ["/", *landlock.TERMINALS]).enforce()
         resource.setrlimit(resource.RLIMIT_NPROC, self._most_processes)
         self.be_in_fork()
-        reopening.reopen(self._opened)
+        reopening.reopen(self._opened, {})
         with contextlib.suppress(OSError):
             os.chdir(here)
         if message["reseed"]:
             forks.reseed()
         self.serve()
+
+    def _part(self, message: dict[str, Any], fds: list[int]) -> None:
+        """Keep the state for one fork in a room without namespaces; a fork of this process does.
+
+        All processes of the fork's state will be below that one, which the supervisor of this room gets as its child
+        and does not count among its own.
+        """
+        control = Channel(socket.socket(fileno=os.dup(fds[0])), bytes.fromhex(message["key"]))
+        if forks.fork():
+            os._exit(0)
+        os.close(fds[0])
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        os.setsid()
+        control.send({"event": "holding", "pid": os.getpid()})
+        ForkServer(control, {"run": self._settle}).serve()
+        os._exit(0)
+
+    def _settle(self, message: dict[str, Any], fds: list[int]) -> None:
+        """Continue in the folders of a fork's room."""
+        self._channel.key = bytes.fromhex(message["key"])
+        self.connect(fds)
+        for fd in fds:
+            os.close(fd)
+        here = self._here()
+        os.setsid()
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)
+        locked, folders = self._config["lockdown"], message["folders"]
+        if locked.get("read") is not None:
+            # Of the files of other forks it knows no path, and those of the first session are out of its reach, but for
+            # the workspace that is this one's if the session becomes this fork.
+            write = [*folders, message["forks"], *self._shared]
+            landlock.prepare(locked["read"], write, self._config["internet_sockets"]).enforce()
+        self.be_in_fork()
+        self._relocate(folders, self._opened, here)
+        if message["reseed"]:
+            forks.reseed()
+        self.serve()
+
+    def _here(self) -> str:
+        try:
+            return os.getcwd()
+        except OSError:  # It was removed.
+            return str(self._config["workspace"])
+
+    def _relocate(self, folders: list[str], opened: list[reopening.Opened], here: str) -> None:
+        moves = {old: new for old, new in zip(self._folders, folders) if old != new}  # noqa: B905 (Python 3.8)
+        self._use_folders(folders)
+        if moves:
+            relocating.relocate(moves)
+        reopening.reopen(opened, moves)
+        for folder in (folders[0], relocating.relocated(here, moves)):
+            with contextlib.suppress(OSError):
+                os.chdir(folder)
 
     def _move(self, fd: int) -> None:
         """Go on in the workspace that the host puts in the place of this one; what is open here is opened there."""
@@ -279,18 +339,13 @@ class Runner:
         with socket.socket(fileno=fd) as sock:
             control = Channel(sock, self._channel.key)
             opened = [each for each in reopening.opened_below([workspace]) if os.fstat(each.fd).st_nlink]
-            try:
-                here = os.getcwd()
-            except OSError:  # It was removed.
-                here = workspace
+            here = self._here()
             control.send({"event": "leaving"})
-            if control.receive() is None:  # All stays as it is.
+            request = control.receive()
+            if request is None:  # All stays as it is.
                 return
             self.leave_fork()
-            reopening.reopen(opened)
-            for folder in (workspace, here):
-                with contextlib.suppress(OSError):
-                    os.chdir(folder)
+            self._relocate([request[0].get("workspace", workspace), self._folders[1]], opened, here)
             control.send({"event": "arrived"})
 
 

@@ -24,8 +24,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import copying, forks, memory
-from .frames import Channel
+from . import copying, folders, forks, memory
+from .frames import Channel, send_packet
 from .interpreter import Interpreter
 from .isolation import boot, linux
 from .priorities import Priorities
@@ -59,7 +59,7 @@ def serve(control_fd: int) -> None:
     channel.send({"event": "ready", **facts})
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel collects the processes that end from now on.
     boot.reap()
-    priorities = Priorities()
+    priorities = Priorities(config["rooms"] == "namespaces")
     while True:
         request = channel.receive()
         if request is None:
@@ -122,39 +122,53 @@ def _make_module(name: str, source: str, compiled: str) -> None:
 def _open_room(
     channel: Channel, message: dict[str, Any], fds: list[int], config: dict[str, Any], runner: Runner
 ) -> None:
-    end = 1 + message["given"]
+    spaces, end = 1 + message["spaces"], 1 + message["given"]
     # Namespaces of the room of whose session this is a fork; copies of its files, if it has any; what a proxy needs.
-    within, copied, listeners = fds[1:end][:2], fds[1:end][2:], fds[end:]
+    within, copied, listeners = fds[1:spaces], fds[spaces:end], fds[end:]
 
     def serve(room: Channel) -> None:
         nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}), within)
+        own = config if nested else folders.own_folders(config, message["inside"])
         if config["overlay"]:
             boot.hand_over_overlay(listeners.pop(), config)
         for each in listeners:
             boot.hand_over_listeners(each, config["proxy_ports"])
-        for folder, place in zip(copied, _copied(config)):  # noqa: B905 (Python 3.8)
+        for folder, path in zip(copied, _copied(own)):  # noqa: B905 (Python 3.8)
+            place = folders.open_folder(path, own["scratch"])
             copying.copy_folder(folder, place)
+            os.close(place)
         for each in (*within, *copied):
             os.close(each)
-        RoomSupervisor(room, config, nested, runner, is_fork=bool(within)).serve()
+        RoomSupervisor(room, own, nested, runner, is_fork=message["is_fork"]).serve()
 
     _in_fork(channel, fds, serve)
 
 
 def _keep_files(channel: Channel, fds: list[int], config: dict[str, Any]) -> None:
     """Copy the folders of a session into memory, for its forks, and send the host the copies."""
-    _, receiver, *folders = fds
+    _, receiver, *opened = fds
 
     def keep(host: Channel) -> None:
-        boot.hand_over_copies(receiver, folders, config["limits"]["disk_bytes"])
-        host.send({"event": "kept"})
+        if config["rooms"] == "namespaces":
+            boot.hand_over_copies(receiver, opened, config["limits"]["disk_bytes"])
+            host.send({"event": "kept"})
+            return
+        boot.die_with_parent()
+        copies = folders.Copies(opened, config["scratch"], config["limits"]["disk_bytes"])
+        try:
+            with socket.socket(fileno=receiver) as sender:
+                send_packet(sender, b".", copies.fds)
+            host.send({"event": "kept"})
+            host.receive()  # Until the host needs them no longer.
+        finally:
+            copies.remove()
 
     _in_fork(channel, fds, keep)
 
 
 def _copied(config: dict[str, Any]) -> list[str]:
-    """The folders of a fork that are copies of those of the first session, but for `/tmp`."""
-    return ["/tmp"] if config["overlay"] else [config["workspace"], "/tmp"]
+    """The folders of a fork that are copies of those of the first session."""
+    return ["/tmp"] if config["overlay"] else config.get("folders", [config["workspace"], "/tmp"])
 
 
 def _in_fork(channel: Channel, fds: list[int], work: Callable[[Channel], None]) -> None:

@@ -29,6 +29,7 @@ from coderoom.sandbox.engines.cpython.processes import copy_files
 from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.guest.isolation import landlock
 from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.overlay import Overlay, UpperLayer
@@ -50,6 +51,7 @@ _MOMENT = 0.05
 _TIDYING = 0.02  # A room that is given back is mostly ready before a new one would be.
 _MOST_FAILING = 30.0
 _FILES_CANNOT_BE_COPIED = (errno.ENOSPC, errno.ELOOP)
+_WITH_SCOPES = 6  # The version of Landlock's ABI.
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
 
@@ -261,7 +263,8 @@ class Worker:
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
         self._has_sockets = False  # Whether code may make Unix sockets.
-        self._rooms = ""  # Whether they have namespaces of their own.
+        self._has_path_rules = False  # Whether Landlock says which paths it may use.
+        self._cannot_part = ""  # Why sessions cannot be forked here.
         self._largest = config.limits.value_bytes + _MESSAGE
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
@@ -296,7 +299,12 @@ class Worker:
                 lockdown["local_sockets"] = False
             self._has_sockets = lockdown.get("local_sockets") is True
             own_network = bool(boot.get("own_network"))
-            rooms = self._rooms = boot.get("rooms", "namespaces")
+            rooms = boot.get("rooms", "namespaces")
+            self._has_path_rules = lockdown.get("read") is not None
+            if rooms != "namespaces" and not self._has_path_rules and lockdown.get("use_seccomp", True):
+                self._cannot_part = "they have no namespaces of their own"
+            elif self._has_path_rules and landlock.abi() < _WITH_SCOPES:
+                self._cannot_part = "only since Linux 6.12 they can be kept from each other's processes"
             self._overlay = self._overlay and boot.get("overlays") is True
             each_alone = rooms == "namespaces" or self._take_back is not None
             if self._proxy is not None and not (own_network and each_alone):
@@ -377,14 +385,14 @@ class Worker:
 
     async def admit(self, parent: Room, forks: Sequence[object]) -> None:
         """Take places for forks of a room's session; this does not wait until there are some."""
-        if self._rooms != "namespaces":
+        if self._cannot_part:
             raise RequestError(
-                f"Behind the wall {self._wall.name!r} sessions have no namespaces of their own here, which forks need; "
-                "use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
+                f"Behind the wall {self._wall.name!r} sessions cannot be forked here: {self._cannot_part}; use "
+                "'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
             )
         if self._config.copied:
             raise RequestError("A session cannot be forked here: its overlay is a copy of the workspace.")
-        parent.check_can_fork(len(forks), self._has_sockets)
+        parent.check_can_fork(len(forks), self._has_sockets or self._has_path_rules)
         for taken in range(len(forks)):
             if self._free.locked():
                 for _ in range(taken):
@@ -404,25 +412,25 @@ class Worker:
         if parent.left and not parent.forks:
             self.drop(parent)
 
-    async def copy_files(self, folders: Sequence[int]) -> list[int]:
-        """Copy folders with the files of a room into memory; descriptors of the copies."""
+    async def copy_files(self, folders: Sequence[int], closing: contextlib.ExitStack) -> list[int]:
+        """Copy folders with the files of a room; descriptors of the copies, which last until `closing` is closed."""
         assert self._control is not None
         try:
-            return await copy_files(self._control, folders[1:] if self._overlay else folders)
+            return await copy_files(self._control, folders[1:] if self._overlay else folders, closing)
         except SandboxUnavailable as error:
             if error.errno not in _FILES_CANNOT_BE_COPIED:
                 raise
             most = self._config.limits.disk_bytes
             raise RequestError(
-                f"The session's files cannot be copied for its forks ({error}). In a fork they are in memory, of "
-                f"at most disk_bytes={most:,} bytes and 100 folders deep."
+                f"The session's files cannot be copied for its forks ({error}). In a fork they have at most "
+                f"disk_bytes={most:,} bytes and are 100 folders deep."
             ) from error
 
-    async def open_fork(self, parent: Room, within: Sequence[int]) -> Room:
+    async def open_fork(self, parent: Room, within: Sequence[int], copies: Sequence[int]) -> Room:
         """Make a room inside of another one, with copies of folders."""
         if self._control is None or self.lost:
             raise SandboxUnavailable("The sandbox has ended.")
-        room = await Room.open(self._control, self._largest, self._proxy, self._overlay, parent, within)
+        room = await Room.open(self._control, self._largest, self._proxy, self._overlay, parent, within, copies)
         self._all.add(room)
         return room
 

@@ -8,8 +8,10 @@ does. The first use of each fork makes its room and has a process enter that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import socket
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -17,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from coderoom._util.tasks import resolve, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.engines.cpython.cells import describe_end
+from coderoom.sandbox.engines.cpython.cells import describe_end, natural
 from coderoom.sandbox.engines.cpython.processes import CheckpointHandle, Runner, close_all
 from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.functions.function import HostFunction
@@ -42,10 +44,10 @@ class Rooms(Protocol):
     def dismiss(self, parent: Room, fork: object, /, place: bool = True) -> None:
         """Forget a fork that has a room now, or that also gives back its place."""
 
-    async def copy_files(self, folders: Sequence[int], /) -> list[int]:
-        """Copy the folders of a room into memory; descriptors of the copies."""
+    async def copy_files(self, folders: Sequence[int], closing: contextlib.ExitStack, /) -> list[int]:
+        """Copy the folders of a room; descriptors of the copies, which are there until `closing` is closed."""
 
-    async def open_fork(self, parent: Room, within: Sequence[int], /) -> Room:
+    async def open_fork(self, parent: Room, within: Sequence[int], copies: Sequence[int], /) -> Room:
         """Make a room inside of another one, with copies of folders."""
 
     def drop(self, room: Room, /) -> None:
@@ -65,7 +67,9 @@ class Origin:
         self._reseed = reseed
         self._handle: CheckpointHandle | None = None
         self._saved: Saved | None = None
-        self._within: list[int] = []  # Descriptors of the namespaces of the first room, and of the copies of its files.
+        self._within: list[int] = []  # Descriptors of the namespaces of the first room.
+        self._copies: list[int] = []  # Those of the copies of its files.
+        self._closing = contextlib.ExitStack()
 
     def keep_state(self, handle: CheckpointHandle) -> None:
         """Keep the state."""
@@ -77,17 +81,18 @@ class Origin:
         if overlay is not None:
             self._saved = await run_uncancellable(asyncio.to_thread(overlay.save))
         async with self.room.handed_over(forks=True) as (namespaces, folders):
-            copies = await self.rooms.copy_files(folders)
-            self._within = [*map(os.dup, namespaces[:2]), *copies]
+            self._copies = await self.rooms.copy_files(folders, self._closing)
+            self._within = [*map(os.dup, namespaces[:2])]
+            self._closing.callback(close_all, self._within)
         # For a sandbox that is never closed.
-        weakref.finalize(self, close_all, self._within).atexit = False
+        weakref.finalize(self, self._closing.close).atexit = False
 
     async def open_room(self) -> Room:
         """Make the room of a fork, with the files."""
         tries = _TRIES
         while True:
             try:
-                return await self.rooms.open_fork(self.room, self._within)
+                return await self.rooms.open_fork(self.room, self._within, self._copies)
             except SandboxUnavailable as error:
                 tries -= 1
                 if error.errno is not None or self.room.lost or not tries:
@@ -118,18 +123,42 @@ class Origin:
             await asyncio.sleep(_MOMENT)
 
     async def _enter(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
+        if room.places.folders:
+            return await self._part(handle, room, runner)
         async with room.handed_over() as (namespaces, _):
-            entry = _Entry(runner, namespaces)
+            entry = _Entry(runner.key, [*runner.remote_fds, *map(os.dup, namespaces)])
+            runner.remote_fds.clear()
         await handle.start(entry, "enter", reseed=self._reseed)
         await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
-        if not runner.ready.done():
+        if not (entry.failure or runner.ready.done()):
             await room.wait_unless_stuck(asyncio.wait((runner.ready,)))
         if runner.pid == 0:
-            failed = SandboxUnavailable(f"its process could not start: {runner.why_not_ready}.")
-            failed.errno = errno.EAGAIN if entry.crowded else None
-            raise failed
+            raise _not_started(entry.failure or runner.why_not_ready, entry.crowded)
         room.entered = runner.entered
         await self.room.adopt(runner)
+        return runner
+
+    async def _part(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
+        """The same without namespaces: one more checkpoint, which is apart from the first room, forks that process."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        state = CheckpointHandle(ours, runner.key)
+        try:
+            state.announce("holding")
+            entry = _Entry(runner.key, [theirs.detach()])
+            await handle.start(entry, "part")
+            await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
+            if entry.failure:
+                raise _not_started(entry.failure, entry.crowded)
+            state.pid = natural((await self.room.wait_unless_stuck(state.expect("holding"))).get("pid"))
+            await self.room.leave_to(room, state)
+            places = room.places
+            await state.start(runner, reseed=self._reseed, folders=places.folders, forks=places.forks)
+            await room.wait_unless_stuck(asyncio.wait((runner.ready,)))
+            if runner.pid == 0:
+                raise _not_started(runner.why_not_ready)
+        except BaseException:
+            state.close()
+            raise
         return runner
 
     def leave(self, fork: Fork[Any], place: bool) -> None:
@@ -141,8 +170,7 @@ class Origin:
                     self.room.let_go(self._handle)
                 if self._saved is not None:
                     self._saved.remove()
-                close_all(self._within)
-                self._within.clear()
+                self._closing.close()
             self.rooms.dismiss(self.room, fork, place)
 
 
@@ -177,22 +205,22 @@ class Fork(Generic[T]):
 
 
 class _Entry:
-    """The process that enters the room of a fork, and ends once its child is there, which `runner` is connected to.
+    """A process that has made another one for a fork, and ends then.
 
     Attributes:
         done: Done when it has ended.
+        failure: How it has failed.
         crowded: Whether there was no place for it.
     """
 
     limit: str | None = None
     crowded = False
+    failure = ""
 
-    def __init__(self, runner: Runner, namespaces: Sequence[int]) -> None:
-        self.key = runner.key
+    def __init__(self, key: bytes, fds: list[int]) -> None:
+        self.key = key
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._runner = runner
-        self.remote_fds = [*runner.remote_fds, *map(os.dup, namespaces)]
-        runner.remote_fds.clear()
+        self.remote_fds = fds
 
     def close_remote_fds(self) -> None:
         """Close these, after they were sent."""
@@ -203,6 +231,11 @@ class _Entry:
         """Record what its parent reports of its end."""
         self.crowded = "fork" in facts
         if facts.get("status") != 0:
-            self._runner.failure = describe_end(facts)
-            resolve(self._runner.ready)
+            self.failure = describe_end(facts)
         resolve(self.done)
+
+
+def _not_started(why: str, crowded: bool = False) -> SandboxUnavailable:
+    failed = SandboxUnavailable(f"its process could not start: {why}.")
+    failed.errno = errno.EAGAIN if crowded else None
+    return failed

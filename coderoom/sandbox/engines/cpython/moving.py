@@ -1,7 +1,8 @@
 """How a fork moves into the workspace of the session that becomes it; used by `CPythonSession`.
 
 A fork's room has the workspace, too, with a copy in memory mounted over it. Once the folder has the files of the copy,
-that is unmounted, and the process of the fork opens its files anew.
+that is unmounted, and the process of the fork opens its files anew. Without mounts, the process goes on in the folder
+of the session.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ async def move(
         RequestError: The files cannot be written, or the process does not answer; all is as before.
         SandboxUnavailable: The sandbox broke.
     """
+    workspace = first.places.folders[0] if first.places.folders else "/workspace"
     replaced = False
     leaving: ForkServerClient | None = None
     try:
@@ -50,8 +52,10 @@ async def move(
             replaced = True
             await first.kill()
             await uncover()
-            await room.ask("moved", "moved")
-        return leaving is None or await _arrive(room, leaving)
+            await room.ask("moved", "moved", workspace=workspace)
+            if room.places.folders:
+                room.places = room.places.in_workspace(workspace)
+        return leaving is None or await _arrive(room, leaving, workspace)
     except SandboxUnavailable as error:
         if replaced or first.lost:
             raise
@@ -78,9 +82,9 @@ async def _leave(room: Room, live: Runner) -> ForkServerClient:
     return client
 
 
-async def _arrive(room: Room, client: ForkServerClient) -> bool:
+async def _arrive(room: Room, client: ForkServerClient, workspace: str) -> bool:
     try:
-        await room.wait_unless_stuck(client.ask("go", "arrived"))
+        await room.wait_unless_stuck(client.ask("go", "arrived", workspace=workspace))
     except SandboxUnavailable:
         return False
     return True

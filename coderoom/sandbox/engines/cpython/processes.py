@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import itertools
 import os
@@ -358,8 +359,8 @@ class Relay(ForkServerClient):
         self.close()
 
 
-async def copy_files(worker: HostChannel, folders: Sequence[int]) -> list[int]:
-    """Have the worker copy folders into memory; descriptors of the copies, which become the caller's.
+async def copy_files(worker: HostChannel, folders: Sequence[int], closing: contextlib.ExitStack) -> list[int]:
+    """Have the worker copy folders; descriptors of the copies, which are there until `closing` is closed.
 
     There are none if the folders are empty.
     """
@@ -374,9 +375,14 @@ async def copy_files(worker: HostChannel, folders: Sequence[int]) -> list[int]:
             await worker.send({"op": "files"}, [theirs.fileno(), sender.fileno(), *folders])
             theirs.close()
             await client.expect("kept")
-            return list(socket.recv_fds(receiver, 1, len(folders), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)[1])
-    finally:
+            flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+            copies = list(socket.recv_fds(receiver, 1, len(folders), flags)[1])
+    except BaseException:
         client.close()
+        raise
+    closing.callback(client.close)  # Where copies are no memory that goes with them, a process waits to remove them.
+    closing.callback(close_all, copies)
+    return copies
 
 
 def _has_entries(folder: int) -> bool:

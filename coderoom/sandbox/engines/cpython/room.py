@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
@@ -44,6 +46,44 @@ _MOST_SOCKETS = 64
 _MOST_NESTED_SOCKETS = 12  # The kernel allows 16 layers of Landlock, which keep abstract sockets of forks apart.
 
 
+class Places(NamedTuple):
+    """The folders of a room that has no mounts of its own, as code sees them.
+
+    Attributes:
+        folders: The workspace, and the one for temporary files.
+        forks: Where those of its forks are.
+    """
+
+    folders: tuple[str, ...] = ()
+    forks: str = ""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Places:
+        """Those that the room's supervisor reports."""
+        return cls(tuple(map(str, facts.get("folders", ()))), str(facts.get("forks", "")))
+
+    def in_workspace(self, workspace: str) -> Places:
+        """Those after the code has moved to another workspace."""
+        return Places((workspace, *self.folders[1:]), self.forks)
+
+    def renamed(self, state: bytes, there: Places) -> bytes:
+        """The state of a shell, for another room: its paths are those there."""
+        before, cd, folder = state.rpartition(b"\ncd -- ")
+        for old, new in zip(self.folders, there.folders, strict=True):
+            before = _renamed(before, old, new)
+            folder = _renamed(folder, _quoted(old), _quoted(new))
+        return before + cd + folder
+
+
+def _renamed(state: bytes, old: str, new: str) -> bytes:
+    return re.sub(re.escape(os.fsencode(old)) + rb"(?=[/:\"'\s])", lambda _: os.fsencode(new), state)
+
+
+def _quoted(path: str) -> str:
+    """A path as bash prints it with `%q`."""
+    return re.sub(r"([^\w@%+=:,./-])", r"\\\1", path)
+
+
 class Room(ForkServerClient):
     """The host's connection to a room's supervisor, which forks runners from the fresh state.
 
@@ -64,6 +104,8 @@ class Room(ForkServerClient):
         super().__init__(sock)
         self.largest = largest
         self._pid = 0  # As the worker has it.
+        self.places = Places()
+        self._state: CheckpointHandle | None = None
         self._worker: HostChannel | None = None
         self.network: RoomNetwork | None = None
         self.overlay: tuple[int, ...] = ()  # Descriptors of what code writes, and of the workspace with it.
@@ -88,6 +130,7 @@ class Room(ForkServerClient):
         overlay: bool = False,
         parent: Room | None = None,
         within: Sequence[int] = (),
+        copies: Sequence[int] = (),
     ) -> Room:
         """Make a room.
 
@@ -97,7 +140,8 @@ class Room(ForkServerClient):
             proxy: What serves the room's network.
             overlay: Whether its workspace is an overlay.
             parent: The room of whose session it is a fork.
-            within: That one's namespaces for users and processes, and folders with copies of its files.
+            within: That one's namespaces for users and processes, where rooms have some.
+            copies: Folders with copies of its files.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
@@ -105,16 +149,17 @@ class Room(ForkServerClient):
         try:
             room.announce("room")
             with contextlib.ExitStack() as handed:
-                fds = [handed.enter_context(theirs).fileno(), *within]
+                fds = [handed.enter_context(theirs).fileno(), *within, *copies]
                 if proxy is not None:
                     listeners, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
                 if overlay:
                     parts, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
-                await worker.send({"op": "room", "given": len(within)}, fds)
+                facts = {"spaces": len(within), "given": len(within) + len(copies), "is_fork": parent is not None}
+                await worker.send({"op": "room", "inside": parent.places.forks if parent else "", **facts}, fds)
                 theirs.close()
-                await room.expect("room")
+                room.places = Places.of(await room.expect("room"))
                 if proxy is not None:  # No code has run in the room yet.
                     _, sockets, _, _ = socket.recv_fds(listeners, 1, _MOST_SOCKETS, socket.MSG_DONTWAIT)
                     room.network = proxy.add(sockets)
@@ -156,12 +201,16 @@ class Room(ForkServerClient):
 
     @contextlib.asynccontextmanager
     async def uncovering(self) -> AsyncGenerator[tuple[int, Callable[[], Coroutine[Any, Any, object]]]]:
-        """The folder that covers the workspace in a room of a fork, and what removes that cover.
+        """The folder with the files of a fork, and what removes it where it covers the workspace in the fork's room.
 
         All is ready for it when the context begins, so that it hardly fails.
         """
         assert self._worker is not None
-        async with self.handed_over() as ((user, _, mounts, *_), (files, _)):
+        async with self.handed_over() as (namespaces, (files, _)):
+            if not namespaces:
+                yield files, self._stay
+                return
+            user, _, mounts, *_ = namespaces
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             client = ForkServerClient(ours)
             try:
@@ -172,6 +221,17 @@ class Room(ForkServerClient):
                 yield files, lambda: client.ask("go", "uncovered")
             finally:
                 client.close()
+
+    async def _stay(self) -> None:
+        """Uncover nothing."""
+
+    async def leave_to(self, room: Room, state: CheckpointHandle) -> None:
+        """Have the process that a fork's state is below belong to the room of the fork; without namespaces."""
+        event = f"left {next(numbers)}"
+        if (await self.ask("leave", event, answer=event, pid=state.pid)).get("known") is not True:
+            raise SandboxUnavailable("its process has ended.")
+        await room.send({"op": "join", "pid": state.pid})
+        room.entered, room._state = state.pid, state
 
     async def adopt(self, runner: Runner) -> None:
         """Have the supervisor report the end of a process that has entered another room."""
@@ -210,10 +270,11 @@ class Room(ForkServerClient):
         loop = asyncio.get_running_loop()
 
         request = {"op": "look", "pid": self._pid, "parent": self.parent._pid if self.parent else 0}
+        forks = [each.entered for each in self.forks if isinstance(each, Room)] if self.places.folders else []
 
         def look(first: bool) -> None:
             if self._worker is not None:
-                facts = {"first": first, "entered": self.entered, "apart": self._apart}
+                facts = {"first": first, "entered": self.entered, "apart": [*self._apart, *forks]}
                 self._worker.send_now({**request, **facts})
             timers[0] = loop.call_later(_LOOK_AGAIN, look, False)
 
@@ -380,6 +441,8 @@ class Room(ForkServerClient):
         """Close the connection, whereupon the supervisor ends everything in the room."""
         super().close()
         self.spare = None
+        if self._state is not None:
+            self._state.close()
         if self.network is not None:
             self.network.close()
         if self._reusable is not None:

@@ -31,7 +31,7 @@ from coderoom.sandbox.engines.cpython.cells import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.forks import Fork, Origin, Rooms
 from coderoom.sandbox.engines.cpython.moving import move
 from coderoom.sandbox.engines.cpython.processes import CheckpointHandle, Relay, Runner, pids_of
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Places, Room
 from coderoom.sandbox.engines.cpython.shells import CellsRunner, Saving
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
@@ -94,6 +94,7 @@ class CPythonSession:
     ) -> None:
         self._rooms = rooms
         self._room = room
+        self._places = room.places
         self._config = config
         self._limits = config.limits
         self._is_without_network = not (config.network or config.proxied or config.wall == "none")
@@ -505,6 +506,7 @@ class CPythonSession:
         if folder is not None and not await move(self._room, fork._room, fork._alone, folder, guarded):
             await fork._lose_state()
         fork._config = self._config
+        fork._use_places(fork._room.places)
         self.abandon()
         return fork
 
@@ -528,7 +530,12 @@ class CPythonSession:
         made._install, made._lacks_cells = self._install, self._lacks_cells or self._cells is not None
         made._asked, made._requests, made._added = list(self._asked), self._requests, self._added
         made._shell, made._used, made._told = self._shell, self._used, set(self._told)
+        made._places = self._places
+        made._use_places(room.places)
         return made
+
+    def _use_places(self, places: Places) -> None:
+        self._shell, self._places = self._places.renamed(self._shell, places), places
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing.

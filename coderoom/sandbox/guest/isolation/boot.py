@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..copying import copy_folder
@@ -293,8 +293,8 @@ def hand_over_copies(fd: int, folders: Sequence[int], size: int) -> None:
     copies = []
     for folder in folders:
         mounts.mount_tmpfs("/tmp", size, "0700")  # Over the one before: the descriptors stay valid.
-        copy_folder(folder, "/tmp")
         copies.append(os.open("/tmp", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        copy_folder(folder, copies[-1])
     with socket.socket(fileno=fd) as sender:
         send_packet(sender, b".", copies)
 
@@ -397,8 +397,8 @@ def read_stat(pid: int) -> bytes:
         os.close(fd)
 
 
-def descendants(root: int) -> list[int]:
-    """The descendants of a process."""
+def descendants(*roots: int, without: Collection[int] = ()) -> list[int]:
+    """The descendants of some processes, but for some with theirs."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -407,8 +407,9 @@ def descendants(root: int) -> list[int]:
             except OSError:
                 continue
     found: set[int] = set()
-    newest = {root}
+    newest = set(roots)
     while newest:
-        newest = {pid for pid, parent in parents.items() if parent in newest and pid not in found}
+        known = found.union(roots, without)
+        newest = {pid for pid, parent in parents.items() if parent in newest and pid not in known}
         found |= newest
     return sorted(found)
