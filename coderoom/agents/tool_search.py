@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from autogen_core.models import LLMMessage, SystemMessage
 
-from coderoom.agents.search_index import Entry, SearchIndex, words
+from coderoom._util.search_index import Entry, SearchIndex, words
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, host_functions

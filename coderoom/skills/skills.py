@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
+from coderoom._util.search_index import Entry, SearchIndex
 from coderoom._util.text import counted
 from coderoom.errors import RequestError
 from coderoom.judge import Judge
@@ -22,7 +22,6 @@ from coderoom.skills.judging import UnsoundError, as_file, judged
 _PROMPT_CHARACTERS = 4_000
 _SECONDS = 10.0
 _FOUND = 10
-_SHORTEST = 3
 _SHOWN = """\
 These functions were left by earlier code. Import those that help, as in `from skills import {first}`:
 {lines}"""
@@ -153,11 +152,10 @@ class Skills:
         return found
 
     async def search(self, query: str, most: int = _FOUND) -> list[Skill]:
-        """The skills whose names and docstrings have most of the words of a query, the best first."""
-        words = set(_words(query))
-        ranked = [(_rank(words, skill), skill) for skill in await self.all()]
-        best = sorted((each for each in ranked if each[0]), key=lambda each: -each[0])
-        return [skill for _, skill in best[:most]]
+        """The skills that share words with a query, the best first."""
+        skills = await self.all()
+        index = SearchIndex([Entry(each.name, "", each.doc, each.signature) for each in skills])
+        return [skills[place] for place in index.search(query, most)]
 
     async def functions(self) -> tuple[HostFunction, ...]:
         """What code in a session may call: `save_skill`, `search_skills` and `read_skill`, and the module `skills`."""
@@ -253,22 +251,3 @@ def show(skills: Sequence[Skill]) -> str:
 @cache
 def _inside() -> str:
     return (resources.files("coderoom.skills.guest") / "session.py").read_text("utf-8")
-
-
-def _words(text: str) -> list[str]:
-    """The words of a text, also those within names."""
-    text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
-    return re.findall(r"[a-z0-9]+", text.lower())
-
-
-def _are_alike(one: str, other: str) -> bool:
-    """Whether two words are the same, or one is the beginning of the other, as `number` is of `numbers`."""
-    short, long = sorted((one, other), key=len)
-    return one == other or (len(short) >= _SHORTEST and long.startswith(short))
-
-
-def _rank(words: set[str], skill: Skill) -> float:
-    """How well a skill fits words: those of its name count most, those of its docstring less."""
-    places = ((3.0, skill.name), (2.0, skill.summary), (1.0, skill.doc))
-    known = [(weight, each) for weight, text in places for each in _words(text)]
-    return sum(max((weight for weight, each in known if _are_alike(word, each)), default=0.0) for word in words)

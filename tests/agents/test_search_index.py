@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coderoom.agents.search_index import Entry, SearchIndex
+from coderoom._util.search_index import Entry, SearchIndex
 
 ENTRIES = [
     Entry("createIssue", "github", "Open a ticket in a repository.", "repo str\nlabels list[str]"),

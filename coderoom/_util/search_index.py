@@ -1,4 +1,4 @@
-"""`SearchIndex`: finds entries with a name and a description by words. Used by the search for tools."""
+"""`SearchIndex`: finds entries with a name and a description by words. Used by the searches for tools and skills."""
 
 from __future__ import annotations
 
