@@ -16,7 +16,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMess
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.memory import Memory
-from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
@@ -52,10 +52,9 @@ from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType, CallGate, CallRule
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
+from coderoom.models.compacting import CompactingContext
 from coderoom.sandbox import ExecutionResult, OnOutput
 from coderoom.skills import Skills
-
-_REMEMBERED = 50
 
 
 class CodeActAgentConfig(BranchingAgentConfig):
@@ -108,7 +107,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         tools: Functions and AutoGen tools that the code can call by their names.
         workbench: An AutoGen workbench, or several, all of whose tools the code can call. They are started on first
             use and stopped in `close()`.
-        model_context: Where the conversation is kept; by default the last 50 messages.
+        model_context: Where the conversation is kept; a `CompactingContext` by default.
         model_client_stream: Whether to yield the model's chunks as they arrive, and the output of the code from its
             beginning. Otherwise, only output of code that goes on for more than a quarter of a second is yielded.
         description: What the agent is for, for other agents.
@@ -204,7 +203,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         eager: bool = False,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
-        context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
+        context = CompactingContext() if model_context is None else model_context
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
         self._keeps_variables = keeps_variables(executor)
         if (tools or workbench) and not isinstance(executor, SandboxCodeExecutor):

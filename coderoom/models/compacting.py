@@ -50,7 +50,8 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
     Once it has more than `max_tokens`, old outputs are replaced by their beginning and end, with the name of a file
     that has the whole, until half of the room is free again. If that is not enough, the oldest steps of the agent are
     left out, code together with its output, and a message names the file that has them. The first message, messages of
-    the user and the newest two steps always stay as they are.
+    the user and the newest two steps always stay as they are. Results of a call of tools that take more than a quarter
+    of the room are shortened at once.
 
     It depends on nothing but the messages, so a run that is resumed sends the same requests again.
 
@@ -89,6 +90,11 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
 
     async def add_message(self, message: LLMMessage) -> None:
         """Add a message, and make room for it."""
+        if isinstance(
+            message, FunctionExecutionResultMessage
+        ):  # The newest stays, and may be longer than all the room.
+            most = self._max_tokens * _BYTES // 4 // max(1, len(message.content))
+            message = await self._with_short_results(message, max(most, 2 * _LEFT))
         await super().add_message(message)
         if _tokens(self._messages) > self._max_tokens:
             await self._make_room()
@@ -127,14 +133,20 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
 
     async def _shortened(self, message: LLMMessage) -> LLMMessage:
         if isinstance(message, FunctionExecutionResultMessage):
-            results = [each.model_copy(update={"content": await self._short(each.content)}) for each in message.content]
-            return message.model_copy(update={"content": results})
+            return await self._with_short_results(message, 2 * _LEFT)
         if isinstance(message, UserMessage):
             return message.model_copy(update={"content": await self._short(_text(message))})
         return message
 
-    async def _short(self, text: str) -> str:
-        return text if len(text) <= 2 * _LEFT else bound_output(text, _LEFT, whole=await self._save(text))
+    async def _with_short_results(self, message: FunctionExecutionResultMessage, most: int) -> LLMMessage:
+        results = [
+            each.model_copy(update={"content": await self._short(each.content, most)}) for each in message.content
+        ]
+        return message.model_copy(update={"content": results})
+
+    async def _short(self, text: str, most: int = 2 * _LEFT) -> str:
+        """The beginning and the end of a text that has more than `most` characters; half of them stay."""
+        return text if len(text) <= most else bound_output(text, most // 2, whole=await self._save(text))
 
     async def _save(self, text: str) -> Path | None:
         if self._keep is not None:

@@ -15,13 +15,14 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core.model_context import BufferedChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from coderoom.agents import CodeActAgent
 from coderoom.errors import SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models import CompactingContext
 from tests.agents.acting import MakeActor, Multiply, Shop, add, codes, execute, outputs, pictures_in, remembered
 from tests.agents.helpers import TASK, Approver, Client, facts_of, python, stream, text_of, total, turn
 from tests.support.openai_server import OpenAIServer, Reply
@@ -84,11 +85,13 @@ async def test_the_output_is_bounded_and_the_whole_is_in_a_file(actor: MakeActor
 
 
 async def test_memory_is_bounded_unless_somebody_wants_another(actor: MakeActor) -> None:
-    agent = actor(Client(*(f"Answer {number}." for number in range(40))))
-    for number in range(40):
+    agent = actor(Client(*(f"Answer {number}: {'x' * 10_000}" for number in range(20))))
+    for number in range(20):
         await turn(agent, f"Question {number}")
-    assert len(await remembered(agent)) == 50
-    assert isinstance(agent.model_context, BufferedChatCompletionContext)
+    there = await remembered(agent)
+    assert [text for text in there if text.startswith("Question")] == [f"Question {number}" for number in range(20)]
+    assert sum(map(len, there)) < 150_000
+    assert isinstance(agent.model_context, CompactingContext)
     own = UnboundedChatCompletionContext()
     assert actor(Client(), model_context=own).model_context is own
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
@@ -15,6 +16,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     CreateResult,
+    FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
     ModelInfo,
@@ -25,10 +27,14 @@ from autogen_core.tools import FunctionTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
 
+from coderoom._util.autogen import clients_of
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
+from coderoom.configs import load_team
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.models import CompactingContext
+from coderoom.teams import CodingTeam
+from tests.support.openai_server import OpenAIServer, Request
 
 TASK = UserMessage(content="Do it, and forget nothing of this.", source="user")
 Filled = list[list[LLMMessage]]
@@ -178,6 +184,85 @@ async def test_what_a_branch_leaves_out_is_there_if_it_wins(tmp_path: Path) -> N
     finally:
         await agent.close()
         await executor.stop()
+
+
+async def test_a_result_that_fills_the_room_is_shortened_at_once(tmp_path: Path) -> None:
+    long = "begins " + "y" * 50_000 + " ends"
+    results = [FunctionExecutionResult(content=long, name="look", call_id=str(number)) for number in range(2)]
+    [kept] = await conversation(
+        CompactingContext(6_000, folder=tmp_path), [FunctionExecutionResultMessage(content=results)]
+    )
+    assert characters(kept) < 6_000
+    for result in kept[0].content:
+        assert isinstance(result, FunctionExecutionResult)
+        [name] = re.findall(r"the whole output is in (\.coderoom/[\w.-]+)", result.content)
+        assert (tmp_path / name).read_text() == long
+
+
+TEAM = """
+provider: coderoom.teams.CodingTeam
+config:
+  participants:
+    - provider: coderoom.agents.{kind}
+      config:
+        name: agent
+        model_client: &model
+          provider: autogen_ext.models.openai.OpenAIChatCompletionClient
+          config: {{model: gpt-4o-2024-08-06, base_url: {url}, api_key: none}}
+        code_executor: {{provider: coderoom.executors.SandboxCodeExecutor, config: {{work_dir: {folder}}}}}
+        model_context: &context
+          provider: coderoom.models.CompactingContext
+          config: {{max_tokens: 2500, folder: {folder}}}
+    - provider: coderoom.agents.ReviewerAgent
+      config: {{name: reviewer, model_client: *model, model_context: *context}}
+    - provider: autogen_agentchat.agents.AssistantAgent
+      config: {{name: writer, model_client: *model, model_context: *context}}
+  max_turns: 1
+"""
+QUESTION = "What is the magic number?"
+
+
+def reply(request: Request) -> str:
+    """Print long texts, the first with a number in its middle; to a question, find it in the file that is named."""
+    said, last = str(request.messages), str(request.messages[-1])
+    if QUESTION not in said:
+        what = "f'The magic number is {7000 + 391}.'" if said.count("Print it.") == 1 else "'Nothing.'"
+        return "Noted." if "yyy" in last else f"```python\nprint('x' * 2_000, {what}, 'y' * 2_000)\n```"
+    if found := re.findall(r"read: (\d+)", last):
+        return f"It is {found[0]}."
+    assert "7391" not in said
+    names = re.findall(r"\.coderoom/[\w.-]+\w", said)
+    return f"```python\nnames = {names}\n{READ}\n```"
+
+
+# What was left out names the files of what had been shortened before.
+READ = r"""
+import re
+for name in names:
+    text = open(name).read()
+    names += re.findall(r"\.coderoom/[\w.-]+\w", text)
+    if found := re.search("number is ([0-9]+)", text):
+        print("read:", found[1])
+        break
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["CodeActAgent", "CodeExecutorAgent"])
+async def test_a_model_answers_what_was_compacted_away(tmp_path: Path, kind: str) -> None:
+    with OpenAIServer(respond=reply) as server:
+        file = tmp_path / "team.yaml"
+        file.write_text(TEAM.format(kind=kind, url=server.base_url, folder=tmp_path / "work"))
+        team = load_team(file)
+        assert isinstance(team, CodingTeam)
+        agent: Any = team.participants[0]
+        async with team:
+            for _ in range(4):
+                await agent.run(task="Print it.")
+            result = await agent.run(task=QUESTION)
+        for client in clients_of(team):
+            await client.close()
+    assert result.messages[-1].to_text().startswith("It is 7391.")
 
 
 def test_it_is_in_files() -> None:
