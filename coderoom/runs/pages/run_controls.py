@@ -62,7 +62,7 @@ def now_html(journal: Journal, entry: RunEntry) -> str:
         if each.text:
             text = text_html(each.text[-MOST_SHOWN:])
             parts.append(f'<div class="tail" tabindex="0"><pre class="output" dir="auto">{text}</pre></div>')
-    return f'<p class="dim">The run goes on for {duration(now - entry.started)}.</p>{"".join(parts)}'
+    return f'<p class="dim">The run has gone on for {duration(now - entry.started)}.</p>{"".join(parts)}'
 
 
 def _question(place: str, asked: Question) -> str:

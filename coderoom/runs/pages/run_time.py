@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
@@ -82,7 +83,9 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
 
 
 def _ticks(whole: float, height: int) -> str:
-    """Five moments on the axis; the script draws more when it zooms."""
-    places = (at / 5 for at in range(5))
-    digits = 0 if whole > 50 else 1 if whole > 5 else 2
-    return "".join(f'<text x="{at:.0%}" y="{height - 5}">{at * whole:.{digits}f} s</text>' for at in places)
+    """A few round moments on the axis, with room for their words; the script draws more when it zooms."""
+    power = 10.0 ** math.floor(math.log10(whole / 4))
+    between = next(each * power for each in (1, 2, 5, 10) if each * power >= whole / 4)
+    digits = max(0, -math.floor(math.log10(between)))
+    places = (at * between for at in range(5) if at * between <= 0.85 * whole)
+    return "".join(f'<text x="{at / whole:.3%}" dx="4" y="{height - 5}">{at:.{digits}f} s</text>' for at in places)

@@ -139,12 +139,14 @@ function draw() {
   const line = one("#time-line");
   if (!line || scale === 1 && !line.style.width) return;
   line.style.width = `${scale * 100}%`;
-  const seconds = +line.dataset.seconds, rough = seconds / scale / 5, power = 10 ** Math.floor(Math.log10(rough));
+  const seconds = +line.dataset.seconds, width = scale * one("#time-window").clientWidth, rough = seconds / width * 80;
+  const power = 10 ** Math.floor(Math.log10(rough));  // 80 pixels have room for a label.
   const between = power * [1, 2, 5, 10].find(each => each * power >= rough), ticks = line.querySelector(".ticks");
   const y = line.getAttribute("height") - 5, digits = Math.max(0, -Math.floor(Math.log10(between)));
-  ticks.replaceChildren(...Array.from({length: Math.min(3000, Math.ceil(seconds / between))}, (_, at) => {
+  ticks.replaceChildren(...Array.from({length: Math.min(3000, Math.ceil(seconds * (1 - 60 / width) / between))}, (_, at) => {
     const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
     text.setAttribute("x", `${at * between / seconds * 100}%`);
+    text.setAttribute("dx", 4);
     text.setAttribute("y", y);
     text.textContent = `${(at * between).toFixed(digits)} s`;
     return text;
