@@ -1,4 +1,4 @@
-"""Waiting for work: what a token ends, what must be finished, and what is cancelled; and work in threads.
+"""Waiting for work: what a token ends, what must be finished, what is cancelled, and time limits; and work in threads.
 
 Work that takes a while with much text is done in a thread, so that the event loop goes on.
 """
@@ -6,9 +6,9 @@ Work that takes a while with much text is done in a thread, so that the event lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import fields, is_dataclass
 from functools import partial
 from time import monotonic
@@ -165,3 +165,65 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     except RuntimeError:
         return work(*arguments)
     return await asyncio.shield(done)
+
+
+_around: Final[ContextVar[tuple[Deadline, ...]]] = ContextVar("coderoom_deadlines", default=())
+
+
+class Deadline:
+    """A time limit that does not run while it is paused.
+
+    Args:
+        seconds: How long it takes, without pauses.
+        late: Called at its end.
+    """
+
+    def __init__(self, seconds: float, late: Callable[[], object]) -> None:
+        self._left, self._late = seconds, late
+        self._pauses = 0
+        self._loop = asyncio.get_running_loop()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._begun = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._left, self._late)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the time for as long as this lasts."""
+        if self._timer is not None and not self._pauses:
+            self._timer.cancel()
+            self._left -= self._loop.time() - self._begun
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._timer is not None and not self._pauses:
+                self._go_on()
+
+    def cancel(self) -> None:
+        """End the limit."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """Have `pausing_deadlines` pause this one too, if it is called in this context."""
+    token = _around.set((*_around.get(), deadline))
+    try:
+        yield
+    finally:
+        _around.reset(token)
+        deadline.cancel()
+
+
+@contextmanager
+def pausing_deadlines() -> Iterator[None]:
+    """Pause the time limits around this context for as long as this lasts."""
+    with ExitStack() as stack:
+        for each in _around.get():
+            stack.enter_context(each.paused())
+        yield

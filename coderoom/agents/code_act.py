@@ -21,8 +21,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
-from coderoom._util.deadlines import Deadline, within
-from coderoom._util.tasks import aside, await_with_token
+from coderoom._util.tasks import Deadline, aside, await_with_token, within
 from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
 from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig, BranchRunner

@@ -28,10 +28,11 @@ from coderoom.approval import (
     Approval,
     ApprovalFuncType,
     ApprovalRequest,
+    CallingCode,
     Edited,
     FinalNo,
     approve_once,
-    begin_code,
+    calling,
     edited_blocks,
 )
 from coderoom.blocks import fence
@@ -255,7 +256,7 @@ class CodeRunner:
         async def run() -> ExecutionResult:
             await self.prepare(cancellation_token)
             cell.set(name)
-            begin_code(blocks, context)
+            calling.set(CallingCode(blocks, context))
             self.past.has_run = True
             result = await (self.early or self.executor.run)(blocks, cancellation_token, on_output)
             if self.shared is None:

@@ -187,7 +187,7 @@ class Eager:
 
     def _waiting(self, function: HostFunction) -> HostFunction:
         """The function, whose calls wait until the code is known to be the reply's, unless they only read."""
-        if function.effect is not None and function.effect.name == "read":
+        if function.effect is not None and function.effect.name == "read" and not function.asks:
             return function
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:

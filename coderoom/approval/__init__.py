@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coderoom.approval.answers import Edited, FinalNo, edited_blocks
     from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
     from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
-    from coderoom.approval.call_gate import CallGate, CallRule, begin_code, belong_to
+    from coderoom.approval.call_gate import CallGate, CallingCode, CallRule, belong_to, calling
     from coderoom.approval.calls import Always, CallRequest
     from coderoom.approval.changes import approve_changes
     from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
@@ -34,6 +34,7 @@ __all__ = [
     "CallGate",
     "CallRequest",
     "CallRule",
+    "CallingCode",
     "ChainApproval",
     "Edited",
     "FinalNo",
@@ -47,8 +48,8 @@ __all__ = [
     "approve_changes",
     "approve_once",
     "ask_approval",
-    "begin_code",
     "belong_to",
+    "calling",
     "edited_blocks",
 ]
 
@@ -60,7 +61,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.approval.answers": "Edited FinalNo edited_blocks",
         "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
         "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
-        "coderoom.approval.call_gate": "CallGate CallRule begin_code belong_to",
+        "coderoom.approval.call_gate": "CallGate CallingCode CallRule belong_to calling",
         "coderoom.approval.calls": "Always CallRequest",
         "coderoom.approval.changes": "approve_changes",
         "coderoom.approval.human": "HumanApproval InputApproval InputFunc",

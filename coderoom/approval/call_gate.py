@@ -114,17 +114,13 @@ class CallingCode:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-_calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", default=None)
-
-
-def begin_code(blocks: Sequence[CodeBlock], context: Sequence[LLMMessage]) -> None:
-    """Say whose calls are asked about from now on in this context: those of code after a conversation."""
-    _calling.set(CallingCode(blocks, context))
+calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", default=None)
+"""The code whose calls are asked about in this context."""
 
 
 def belong_to(code: Context) -> None:
     """Have calls in this context belong to the code that runs in another one."""
-    _calling.set(code.get(_calling))
+    calling.set(code.get(calling))
     cell.set(code.get(cell, ""))
 
 
@@ -191,7 +187,7 @@ class CallGate:
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
             given, ready = deepcopy((list(args), dict(kwargs))), function.check(args, kwargs)
-            digest, code = digest_of(*given), _calling.get() or CallingCode()
+            digest, code = digest_of(*given), calling.get() or CallingCode()
             code.made[function.name, digest] += 1
             number = code.made[function.name, digest]
             key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}
@@ -222,7 +218,7 @@ class CallGate:
         """
         assert self.approval is not None
         lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        code = _calling.get() or CallingCode()
+        code = calling.get() or CallingCode()
         _refuse_after_many(function.name, code)
         try:
             async with while_a_person_decides(), lock:

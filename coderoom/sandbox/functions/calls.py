@@ -19,8 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from coderoom._util.deadlines import Deadline, pausing_deadlines
-from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import Deadline, call_in_loop, pausing_deadlines, retrieve_exception, run_uncancellable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from coderoom._util.deadlines import Deadline
+from coderoom._util.tasks import Deadline
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, artifacts_of, stopped

@@ -20,9 +20,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from coderoom._util.deadlines import Deadline
 from coderoom._util.distribution import install_command
-from coderoom._util.tasks import call_in_loop, cancel_and_wait, resolve, run_uncancellable
+from coderoom._util.tasks import Deadline, call_in_loop, cancel_and_wait, resolve, run_uncancellable
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
