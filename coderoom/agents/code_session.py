@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -24,7 +24,7 @@ from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
 from coderoom.agents.tool_search import ToolSearch
 from coderoom.agents.tools import Workbenches
-from coderoom.approval import CallGate
+from coderoom.approval import Approval, ApprovalFuncType, CallGate
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
@@ -94,6 +94,11 @@ class CodeActSession:
         if self.early is not None:
             raise ValueError("eager=True and shared_session=True cannot be combined.")
         self.shared, self._executor = session, session.executor
+
+    def ask_about_calls_instead(self, change: Callable[[Any], Approval | ApprovalFuncType]) -> None:
+        """Ask what this makes of the agent's `call_approval`, if there is one."""
+        if self._gate.approval is not None:
+            self._gate.approval = change(self._gate.approval)
 
     async def functions(self) -> tuple[HostFunction, ...]:
         """The agent's functions, which are offered to its cells; see `find_functions`."""

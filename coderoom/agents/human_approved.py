@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, Self, cast
 
 from autogen_agentchat.agents import UserProxyAgent
@@ -55,7 +56,8 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     `rejected`. A timeout, an error and three unclear answers count as no. Without an input function the person is asked
     at the terminal, as by `coderoom.approval.HumanApproval`.
 
-    If the agent has its own approval, that one decides first, and the person decides what it leaves open.
+    If the agent has its own approval, that one decides first, and the person decides what it leaves open. Where its
+    `call_approval` would ask at the terminal, this person is asked.
 
     Args:
         agent: A `CodeExecutorAgent` or a `CodeActAgent`. This agent owns it from now on.
@@ -103,6 +105,8 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             first = own if isinstance(own, Approval) else _FunctionApproval(own)
             self._asked = ChainApproval([first, person], mode)
             agent.ask_instead(self._asked)
+        if isinstance(agent, CodeActAgent):
+            agent._session.ask_about_calls_instead(partial(_asking, person))
 
     # --- A turn: the other agent's, with questions ---
 
@@ -208,6 +212,13 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             agent = agent.model_copy(update={"config": {**agent.config, "name": config.name}})
         inner = ComponentLoader.load_component(agent, object)
         return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
+
+
+def _asking(person: Approval, approval: Approval | ApprovalFuncType) -> Approval | ApprovalFuncType:
+    """The same approval, which asks this person in place of one at the terminal."""
+    if isinstance(approval, ChainApproval):
+        return approval.with_members(partial(_asking, person))
+    return person if isinstance(approval, HumanApproval) else approval
 
 
 class _FunctionApproval(Approval):

@@ -152,6 +152,10 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
         self._approvals = tuple(approvals)
         self._mode: Literal["first", "all"] = mode
 
+    def with_members(self, change: Callable[[Any], Any]) -> ChainApproval:
+        """The same chain of what this makes of its approvals."""
+        return ChainApproval([change(each) for each in self._approvals], self._mode)
+
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask in order until it is decided."""
         return await self._opinion(request) or no(NOBODY_DECIDED)

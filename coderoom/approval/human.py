@@ -501,11 +501,11 @@ def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
 def _shown_request(request: ApprovalRequest, code: str) -> str:
     if not isinstance(request, CallRequest):
         return _shown(code)
-    made_by = f"\n\nThis code makes the call. {_shown(request.block)}" if request.block else ""
-    return f"{request.title}. {_shown(code)}{made_by}"
+    made_by = f"\n\n{_shown(request.block, 'The code that makes it')}" if request.block else ""
+    return f"{request.title}. {_shown(code, 'The call')}{made_by}"
 
 
-def _shown(code: str) -> str:
+def _shown(code: str, what: str = "The code that waits") -> str:
     """The size of the code, since a page may cut long texts, and its blocks, marked `no-run`."""
     blocks = extract_code_blocks(code)
     exact = "\n\n".join(fence(block.code, block.tag) for block in blocks) == code
@@ -513,7 +513,7 @@ def _shown(code: str) -> str:
     parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
     lines = sum(len(visible(part, exact=True).splitlines()) for part, _ in parts)
     body = "\n\n".join(fence(_folded(visible(part, exact=True)), tag, "no-run") for part, tag in parts)
-    size = f"The code that waits has {lines} line{'' if lines == 1 else 's'}"
+    size = f"{what} has {lines} line{'' if lines == 1 else 's'}"
     if _FOLD in body:
         size += f"; at {_FOLD} a long one goes on"
     if len(body) > _SHORT:

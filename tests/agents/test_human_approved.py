@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import pytest
 from autogen_agentchat.agents import UserProxyAgent
@@ -29,9 +29,11 @@ from autogen_core.code_executor import CodeBlock
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
 from coderoom.approval import (
+    AlwaysApprove,
     ApprovalRequest,
     ApprovalResponse,
     ChainApproval,
+    HumanApproval,
     InputFunc,
     NeverApprove,
     Rule,
@@ -41,6 +43,7 @@ from coderoom.blocks import extract_code_blocks
 from coderoom.configs import check_team, dump_team, load_team
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs import RunRecord, run_team
+from coderoom.sandbox import Effect
 from coderoom.teams import CodingTeam
 from tests.agents.helpers import (
     BAD,
@@ -541,3 +544,32 @@ def test_wrong_arguments_are_refused(tmp_path: Path, arguments: dict[str, Any], 
 def test_an_agent_that_runs_no_code_is_refused() -> None:
     with pytest.raises(TypeError, match="ReviewerAgent"):
         HumanApprovedAgent(ReviewerAgent("reviewer", Client()))  # type: ignore[arg-type]
+
+
+# --- Calls ---
+
+
+async def test_calls_ask_the_same_person(approved: MakeAgent, tmp_path: Path) -> None:
+    paid: list[int] = []
+
+    def pay(number: int) -> Annotated[None, Effect("write")]:
+        """Pay somebody."""
+        paid.append(number)
+
+    person = Person("edit: pay(4)", "yes", "no because it is too much")
+    chain = ChainApproval([RuleApproval([]), HumanApproval()])
+    coder = CodeActAgent(
+        "coder",
+        Client(python("pay(3)\npay(5)"), "Done."),
+        SandboxCodeExecutor(tmp_path),
+        tools=[pay],
+        call_approval=chain,
+    )
+    coder_asks = HumanApprovedAgent(coder, input_func=person, mode="first")
+    coder.ask_instead(AlwaysApprove())
+    items = await stream(coder_asks, TASK)
+    await coder_asks.close()
+    assert paid == [4]
+    assert len(questions_in(items)) == 3
+    assert person.questions[0].startswith("Make this call?")
+    assert "pay() was not allowed: it is too much" in text_of(response_of(items))
