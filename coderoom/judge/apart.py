@@ -59,7 +59,8 @@ def sandbox_apart(wall: str = "auto", *, modules: Sequence[str | SourceModule] =
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
     # What the room of each test imports, which would take most of a second there.
     patching = ["unittest.mock"]
-    if options.get("workspace") is None and importlib.util.find_spec("_pytest") is not None:
+    own = not any(map(options.get, ("workspace", "python", "packages")))  # Another environment may not have it.
+    if own and importlib.util.find_spec("_pytest") is not None:
         patching.append("_pytest.monkeypatch")
     return Sandbox(wall, preload=[*MODULES, *patching, *modules], limits=limits, **options)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from autogen_agentchat.teams import RoundRobinGroupChat
 
 from coderoom.agents import CodeActAgent
+from coderoom.configs import ReplayModel, dump_team
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models.budgets import Budget
+from coderoom.runs import Journal, Run, prepare_run
 from coderoom.skills import Skills
 from tests.agents.acting import MakeActor, outputs
 from tests.agents.helpers import TASK, Client, python, turn
@@ -43,6 +49,7 @@ async def test_what_fails_its_tests_is_told_to_the_model(actor: MakeActor, folde
     assert not folder.exists()
 
 
+@pytest.mark.slow
 async def test_a_restored_session_saves_nothing_again_and_reads_what_it_has_read(
     actor: MakeActor, folder: Path
 ) -> None:
@@ -61,6 +68,45 @@ async def test_a_restored_session_saves_nothing_again_and_reads_what_it_has_read
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
+async def test_a_resumed_run_saves_nothing_again_and_asks_the_same(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    create = ReplayModel.create
+
+    async def note(self: ReplayModel, messages: Any, **arguments: Any) -> Any:
+        asked.append(messages[0].content)
+        return await create(self, messages, **arguments)
+
+    monkeypatch.setattr(ReplayModel, "create", note)
+    coder = CodeActAgent("coder", ReplayModel([DEFINE, SAVE, "Saved."]), skills=str(folder))
+    dump_team(RoundRobinGroupChat([coder], max_turns=1), tmp_path / "team.yaml")
+    journal = Journal(tmp_path / "journal")
+    begun = Run.begin(prepare_run(str(tmp_path / "team.yaml"), TASK), journal, budget=Budget(model_calls=2))
+    assert not (await begun.go(lambda message: None)).succeeded
+    (folder / "double.py").unlink()
+    resumed = await Run.resume("last", journal, budget={"model_calls": 9}).go(lambda message: None)
+    assert (resumed.outcome, resumed.answer) == ("ok", "Saved.")
+    assert [file.name for file in folder.iterdir()] == ["double_test.py"]
+    assert len(set(asked)) == 1
+
+
+@pytest.mark.slow
+async def test_skills_are_judged_with_the_interpreter_of_the_agent(tmp_path: Path, folder: Path) -> None:
+    """It has no pytest, and a module that this one does not have."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (packages / "only_there.py").write_text("TWO = 2\n")
+    define = python("import only_there\ndef double(number):\n    'Multiply.'\n    return only_there.TWO * number")
+    executor = SandboxCodeExecutor(python=tmp_path / "venv" / "bin" / "python")
+    agent = CodeActAgent("actor", Client(define, SAVE, "Done."), executor, skills=folder)
+    response = await turn(agent, TASK)
+    await agent.close()
+    assert outputs(response.inner_messages or [])[-1].startswith("'Saved double(number)")
+
+
+@pytest.mark.slow
 async def test_what_a_lost_branch_has_saved_stays_and_is_told(folder: Path) -> None:
     """Calls of functions of the host are never undone."""
     fails = python("1 / 0")

@@ -397,6 +397,7 @@ async def test_a_folder_stays_as_it_is_until_the_changes_are_written(tmp_path: P
     assert (folder / "b.txt").read_text() == "b"
 
 
+@pytest.mark.slow
 async def test_code_keeps_functions_and_later_clients_import_them(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
