@@ -126,6 +126,13 @@ class Output(Entry):
     files: Sequence[Mapping[str, Any]] = ()
     network: Sequence[NetworkUse] = ()
 
+    @property
+    def end(self) -> str:
+        """How it ended, besides the outcome."""
+        if keys.CHECKED in self.facts:
+            return "stopped by the check of types"
+        return f"exit code {self.exit_code}" if self.ran else "not run"
+
 
 @dataclass(frozen=True)
 class Verdict(Entry):

@@ -267,10 +267,9 @@ class RunView:
 def _render(entry: Entry) -> RenderableType | None:
     match entry:
         case Output(text=output, outcome=outcome):
-            end = f"exit code {entry.exit_code}" if entry.ran else "not run"
             style = "green" if outcome == Outcome.OK else "red"
             shown = _bounded(output, entry.facts.get(keys.OUTPUT_FILE))
-            return Panel(shown, title=f"{outcome} · {end}", title_align="left", border_style=style)
+            return Panel(shown, title=f"{outcome} · {entry.end}", title_align="left", border_style=style)
         case Decision(text=text):
             return Text(f"↻ {visible(text)}", style="yellow")
         case Verdict(text=text, approved=approved):

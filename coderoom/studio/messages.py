@@ -178,7 +178,7 @@ def run_message(told: Output, *, with_output: bool = True) -> TextMessage | Mult
     elif told.ran:
         parts = [f"**{attempt}: {outcome}, exit code {told.exit_code}**"]
     else:
-        parts = [f"**{attempt} was not run**"]
+        parts = [f"**{attempt} was {told.end}**"]
     if with_output:
         parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
     if calls := _listed(told.facts, keys.CALLS):

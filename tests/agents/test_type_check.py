@@ -46,7 +46,7 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
             python(first),
             python("print(twice(sqrt(9)), half(n))"),
             python("print('no')\ntwice()"),
-            python("print('no')\nthrice(1)"),
+            python("print('no')\ntwicee(1)"),
             "Done.",
         ),
         check_types=True,
@@ -55,4 +55,4 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
     _, _, third, fourth, fifth = outputs(await stream(agent, TASK))
     assert third == "6.0 2.0\n"
     assert "required parameter `x` of function `twice`" in fourth
-    assert "Function `thrice` is not defined" in fifth
+    assert "Function `twicee` is not defined" in fifth

@@ -65,7 +65,7 @@ class TypeCheck:
         functions, before = await session.functions(), session.code
 
         async def find() -> str:
-            return await in_thread(self._find, selection.blocks, before, functions)
+            return await in_thread(self.find, selection.blocks, before, functions)
 
         request = {"blocks": hashlib.sha256(repr(selection.blocks).encode("utf-8", "replace")).hexdigest()[:16]}
         if found := await once("types", request, find, str, str):
@@ -81,8 +81,14 @@ class TypeCheck:
             self._is_open = self._is_open or (read is not None and read.is_open)
             self._maybe |= set() if read is None else set(read.module.bound)
 
-    def _find(self, blocks: Sequence[CodeBlock], before: Sequence[CodeBlock], functions: Sequence[HostFunction]) -> str:
-        """What is surely wrong, for a model; empty if nothing is, or if that cannot be told."""
+    def find(self, blocks: Sequence[CodeBlock], before: Sequence[CodeBlock], functions: Sequence[HostFunction]) -> str:
+        """What is surely wrong, for a model; empty if nothing is, or if that cannot be told.
+
+        Args:
+            blocks: What is to run.
+            before: What has run well in the session.
+            functions: The functions of the host.
+        """
         parts = [read_names(code) for code in _python(blocks)]
         code = "\n".join(each.code for each in parts if each is not None)
         names = None if None in parts else read_names(code)

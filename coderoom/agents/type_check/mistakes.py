@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -137,7 +136,12 @@ class Mistakes:
         return value is not None and _is_literal(value) and not (isinstance(value, ast.Dict) and "`dict[" in message)
 
     def _unknown(self, use: Use) -> Mistake | None:
-        """The mistake of a name that is nowhere defined and is called, or has a function of the host called."""
+        """The mistake of a name that is nowhere defined and is called, or has a function of the host called.
+
+        Without functions of the host, the failure of the code is only told before if it is near to a known name.
+        """
+        import difflib  # Few need it.
+
         name = use.node.id
         around = use.parents[:2]
         attribute = around[0].attr if isinstance(around[0], ast.Attribute) else ""
@@ -159,7 +163,7 @@ class Mistakes:
             or name in self._names.texts
             or use.scope.owner(name) is not None
             or "NameError" in expected
-            or (not near and any(each in use.guards for each in _ALL))
+            or not (near or (self._known.functions and not any(each in use.guards for each in _ALL)))
         ):
             return None
         if attribute:

@@ -10,7 +10,8 @@ from coderoom.sandbox import HostFunction
 
 _HEAD = """\
 from typing import *
-_List = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
+type _Bool = bool | Literal[0, 1]
+type _List = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 type _ListOf[T] = list[T] | tuple[T, ...] | set[T] | frozenset[T]
 """
 _LISTS = ("List", "Sequence", "Iterable", "Collection", "list")
@@ -29,7 +30,7 @@ def session_stubs(functions: Iterable[ast.FunctionDef | ast.AsyncFunctionDef]) -
 
 def as_shown(message: str) -> str:
     """A message of the checker, with the types as functions give them."""
-    return message.replace("_ListOf[", "list[").replace("_List`", "list`")
+    return message.replace("_ListOf[", "list[").replace("_List", "list").replace("_Bool", "bool")
 
 
 def _host_stub(function: HostFunction) -> str:
@@ -65,17 +66,18 @@ def _stub(node: ast.FunctionDef | ast.AsyncFunctionDef, *, typed: bool) -> str:
 
 def _as_taken(annotation: ast.expr, default: ast.expr | None) -> ast.expr:
     """The type of all that is taken for an argument: it crosses the wall as data, and its default may be given."""
-    taken: ast.expr = _Lists().visit(annotation)
+    taken: ast.expr = _Wider().visit(annotation)
     if isinstance(default, ast.Constant) and default.value is None:
         return ast.BinOp(taken, ast.BitOr(), ast.Constant(None))
     return taken
 
 
-class _Lists(ast.NodeTransformer):
-    """Lets a list be a tuple or a set too, and the other way round."""
+class _Wider(ast.NodeTransformer):
+    """Lets a list be a tuple or a set too, and the other way round, and a `bool` be 0 or 1."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Name("_List", ast.Load()) if node.id in (*_LISTS, *_OTHER_LISTS) else node
+        taken = "_Bool" if node.id == "bool" else "_List" if node.id in (*_LISTS, *_OTHER_LISTS) else node.id
+        return ast.Name(taken, ast.Load())
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         name = node.value.id if isinstance(node.value, ast.Name) else ""

@@ -217,7 +217,8 @@ class StoryHtml:
         style = "good" if outcome == "ok" else "bad"
         mark = self._attempts.pop(told.source + told.branch, None) or self._mark(told, "output")
         mark.style, mark.outcome = style, outcome
-        return f"<p>{badge(outcome, style)}</p>{self._ended(output, outcome, told.files, told.network)}"
+        end = "" if told.ran else f" {text_html(told.end)}"
+        return f"<p>{badge(outcome, style)}{end}</p>{self._ended(output, outcome, told.files, told.network)}"
 
     def _branching(self, told: Branching) -> str:
         old, last = self._before.get(told.source, ""), dict[str, str]()
