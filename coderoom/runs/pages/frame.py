@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib import resources
+from pathlib import Path
+from threading import get_ident
 from typing import Final
 from zlib import crc32
 
@@ -24,7 +27,7 @@ from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry
 from coderoom.runs.listing import RunRow
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+_POLICY: Final = "default-src 'none'; img-src data:; base-uri 'none'"
 _LIVE_SCRIPTS: Final = ("vendor/htmx.min.js", "vendor/idiomorph-ext.min.js", "live.js")
 _HTMX: Final = {
     "allowEval": False,
@@ -47,8 +50,9 @@ def page_of(
     scripts: Sequence[str] = (),
     live: bool = False,
     trail: Sequence[tuple[str, str]] = (),
+    styles_at: str = "",
 ) -> str:
-    """A page in one file, which loads nothing from elsewhere.
+    """A page in one file, which loads nothing from elsewhere, but its styles if other pages share them.
 
     Args:
         title: The title, as text.
@@ -57,24 +61,47 @@ def page_of(
         scripts: Files of `static/` that run in the page.
         live: Whether the page comes from a server, which its scripts and forms may ask; htmx is in it then.
         trail: The pages above this one, as names and links.
+        styles_at: The folder to which `write_styles` has written the styles, as an address; empty: they are in the page.
     """
+    name, style = _shared(styles)
+    style = f'<link rel="stylesheet" href="{escape(styles_at)}/{name}">' if styles_at else f"<style>{style}</style>"
+    # Not so scripts: no browser checks the integrity of a file that is opened without a server.
+    styles_from = "'unsafe-inline' 'self' file:" if styles_at else "'unsafe-inline'"
     texts = [_static(name) for name in (*(_LIVE_SCRIPTS if live else ()), *scripts)]
     hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
     source = "'self'" if live else "'none'"
-    policy = f"{_POLICY}; connect-src {source}; form-action {source}" + (f"; script-src {hashes}" if texts else "")
+    policy = f"{_POLICY}; style-src {styles_from}; connect-src {source}; form-action {source}" + (
+        f"; script-src {hashes}" if texts else ""
+    )
     htmx = f'<meta name="htmx-config" content="{escape(json.dumps(_HTMX))}">' if live else ""
     above = "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{htmx}'
-        f"<title>{escape(title)}</title><style>{_style()}{''.join(map(_static, styles))}</style></head>\n"
+        f"<title>{escape(title)}</title>{style}</head>\n"
         '<body hx-ext="morph"><a class="skip" href="#main">Skip to the content</a>\n'
         f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'
         f'<li aria-current="page" dir="auto">{text_html(title)}</li></ol></nav></header>\n'
         f'<main id="main" tabindex="-1">\n{body}\n</main>\n'
         f"{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
     )
+
+
+def write_styles(folder: Path, styles: Sequence[str]) -> None:
+    """Write the styles of pages that share them into a folder, which is made; its pages know the name of the file."""
+    name, style = _shared(styles)
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"{name}.{os.getpid()}.{get_ident()}"
+        new.write_text(style, encoding="utf-8")
+        new.replace(folder / name)
+
+
+def _shared(styles: Sequence[str]) -> tuple[str, str]:
+    """The styles of a page, and the name of a file with them, which is another one when they have changed."""
+    style = f"{_style()}{''.join(map(_static, styles))}"
+    return f"{sha256(style.encode()).hexdigest()[:16]}.css", style
 
 
 def polled(name: str, body: str, *, seconds: int = 1) -> str:

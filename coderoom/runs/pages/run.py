@@ -33,6 +33,8 @@ from coderoom.runs.record import network_in, network_words, output_beside
 from coderoom.runs.story import Verdict, tell_steps
 from coderoom.steps import CODE, MODEL
 
+STYLES: Final = ("run.css",)
+"""Files of `static/`, besides those of all pages."""
 _LONGEST_HEADING: Final = 200
 _LONGEST_TITLE: Final = 80
 _MOST_SHOWN: Final = 6
@@ -70,6 +72,7 @@ def run_page(
     live: bool = False,
     trail: Sequence[tuple[str, str]] = (),
     have: Container[str] | None = None,
+    styles_at: str = "",
 ) -> str:
     """The page of a run, as HTML.
 
@@ -80,6 +83,7 @@ def run_page(
         trail: The pages above it, as names and links.
         have: The versions of the parts that a live page has already. Then this is only what changes in it, in which
             those parts are empty; `None`: the whole page.
+        styles_at: The folder with `STYLES`, as an address; empty: they are in the page.
     """
     is_whole, have = have is None, have or ()
     steps = list(journal.steps(entry.id))
@@ -109,10 +113,11 @@ def run_page(
     return page_of(
         title,
         body + _TOOLS,
-        styles=["run.css"],
+        styles=STYLES,
         scripts=["tables.js", "run.js"],
         live=live,
         trail=[("Runs", "./")] if live else trail,
+        styles_at=styles_at,
     )
 
 
