@@ -61,7 +61,7 @@ def page_of(
         scripts: Files of `static/` that run in the page.
         live: Whether the page comes from a server, which its scripts and forms may ask; htmx is in it then.
         trail: The pages above this one, as names and links.
-        styles_at: The folder to which `write_styles` has written the styles, as an address; empty: they are in the page.
+        styles_at: The folder that has the styles, by `write_styles`, as an address; empty: they are in the page.
     """
     name, style = _shared(styles)
     style = f'<link rel="stylesheet" href="{escape(styles_at)}/{name}">' if styles_at else f"<style>{style}</style>"
