@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, get_args
-from weakref import WeakSet
 
-from autogen_agentchat.base import Handoff, TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
-from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import BaseChatMessage, TextMessage
+from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
@@ -24,9 +23,10 @@ from pydantic import Field
 from coderoom._util.tasks import Deadline, aside, await_with_token, within
 from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
 from coderoom.agents.branch_judges import BranchJudge
-from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig, BranchRunner
+from coderoom.agents.branching import BranchingAgentConfig, BranchRunner
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.code_session import CodeActSession, OnError
+from coderoom.agents.contexts import AgentWithContexts
 from coderoom.agents.conversation import ConversationState
 from coderoom.agents.eager import Eager, check_eager
 from coderoom.agents.metadata import StopReason
@@ -90,7 +90,7 @@ _STAY = "in a session: variables, imports and functions that you define stay the
 _GO = "in a new process each time: variables, imports and functions do not stay for later, and files do."
 
 
-class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
+class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]):
     """Solves tasks step by step: writes code, runs it in one session, and reads the result.
 
     The code can call functions of the host: Python functions, AutoGen's tools, and all tools of a workbench (of an MCP
@@ -261,7 +261,6 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         if eager:
             check_eager(executor, model_client_stream, approval_func is not None or check_types)
             self._session.early = Eager(runner, self.find_code, code_format, self._session.begin)
-        self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
 
@@ -286,46 +285,6 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         loaded = CodeActAgentState.model_validate(state)
         await self._load_conversation(loaded)
         await self._session.load(loaded.cells, loaded.failed, loaded.workbench, loaded.found_tools)
-
-    def context(self) -> CodeActAgent:
-        """A conversation of its own: an agent with the same settings, and with its own messages and variables.
-
-        `agent.run(task=..., ctx=context)` goes on with it. Closing the agent closes its contexts.
-        Workbenches are shared.
-
-        Raises:
-            ValueError: The executor or the model context cannot be copied, since it cannot be dumped.
-        """
-        given = {self.ARGUMENTS.get(name, name): getattr(self, f"_{name}") for name in CodeActAgentConfig.model_fields}
-        for name in ("code_executor", "model_context"):
-            given[name] = ComponentLoader.load_component(given[name].dump_component(), object)
-        made = type(self)(**given)
-        self._contexts.add(made)
-        return made
-
-    async def run(
-        self,
-        *,
-        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-        ctx: CodeActAgent | None = None,
-    ) -> TaskResult:
-        """Run the agent on a task, in the conversation of `ctx` if it is given; else as AutoGen's agents."""
-        run = super().run if ctx is None else ctx.run
-        return await run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
-
-    def run_stream(
-        self,
-        *,
-        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-        ctx: CodeActAgent | None = None,
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
-        """Run the agent on a task and yield what happens, in the conversation of `ctx` if it is given."""
-        run = super().run_stream if ctx is None else ctx.run_stream
-        return run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
 
     async def run_given(
         self,
@@ -358,8 +317,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def close(self) -> None:
         """Stop the sandbox and the workbenches. They start again if the agent is used again."""
-        for context in list(self._contexts):
-            await context.close()
+        await self.close_contexts()
         await self._session.close()
 
     # --- A turn: write, run, read, and again ---
