@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
 from coderoom._util.files import read_inside, refusing, write_inside
@@ -54,42 +54,47 @@ class Skill:
         """The digest of code and tests. It shows an edit, and not who has made it."""
         return hashlib.sha256(f"{self.code}\0{self.tests}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    @cached_property
-    def function(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        """The function in the code.
-
-        Raises:
-            ValueError: The code has none of this name, or is no Python.
-        """
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(self.code)
-            ast.unparse(tree)  # Then whoever reads the tree later can do so too.
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"The code of {self.name!r} is no Python that can be read: {error}.") from None
-        for node in reversed(tree.body):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == self.name:
-                return node
-        raise ValueError(f"The code defines no function {self.name!r}.")
-
     @property
     def signature(self) -> str:
-        """Its name, parameters and result, in one line."""
-        node = self.function
-        result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
-        start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-        return _one_line(f"{start}{node.name}({ast.unparse(node.args)}){result}", _LONGEST_SIGNATURE)
+        """Its name, parameters and result, in one line.
+
+        Raises:
+            ValueError: The code defines no function of this name, or is no Python.
+        """
+        return _signature_and_doc(self.name, self.code)[0]
 
     @property
     def doc(self) -> str:
-        """Its docstring."""
-        return inspect.cleandoc(ast.get_docstring(self.function) or "")
+        """Its docstring. It raises as `signature` does."""
+        return _signature_and_doc(self.name, self.code)[1]
 
     @property
     def summary(self) -> str:
         """The first line of its docstring: plain text, whatever a model has written there."""
         return _one_line(self.doc.partition("\n")[0], _LONGEST_SUMMARY)
+
+
+@lru_cache(2 * MOST_SKILLS)
+def _signature_and_doc(name: str, code: str) -> tuple[str, str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(code).body
+        found = [
+            each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name
+        ]
+        signatures = [_signature(each) for each in found[-1:]]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"The code of {name!r} is no Python that can be read: {error}.") from None
+    if not found:
+        raise ValueError(f"The code defines no function {name!r}.")
+    return signatures[0], inspect.cleandoc(ast.get_docstring(found[-1]) or "")
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
+    return _one_line(f"{start}{node.name}({ast.unparse(node.args)}){result}", _LONGEST_SIGNATURE)
 
 
 def _one_line(text: str, most: int) -> str:
@@ -153,7 +158,7 @@ class SkillFolder:
         tests = self._text(f"{name}_test.py") or ""
         found = _VERDICT.match(code)
         skill = Skill(name, code[found.end() :] if found else code, tests)
-        if found and found[3] == skill.digest:
+        if found and found[3] == skill.digest and _is_sound(skill):
             return replace(skill, judged=found[1], strength=found[2])
         return skill
 
@@ -205,6 +210,14 @@ class SkillFolder:
 def today() -> str:
     """The date of a verdict."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _is_sound(skill: Skill) -> bool:
+    """Whether it can be in a prompt, whatever its first line says."""
+    try:
+        return bool(skill.summary)
+    except ValueError:
+        return False
 
 
 def _is_name(name: str) -> bool:

@@ -34,7 +34,7 @@ async def inline(skills: Skills, code: str) -> Inlined:
     for name, alias in {(each.name, each.asname or each.name): None for node in imports for each in node.names}:
         try:
             before.append(_definition(await skills.get(name), alias))
-        except (LookupError, ValueError) as error:
+        except (LookupError, ValueError, RecursionError) as error:
             return Inlined(f"raise ImportError({str(error.args[0])!r})", code)
     return Inlined("\n".join(before), _without(code, imports))
 

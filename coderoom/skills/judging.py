@@ -40,7 +40,6 @@ async def judged(skill: Skill, judge: Judge) -> Skill:
         if len(text) > MOST_CHARACTERS:
             raise UnsoundError(f"The {what} of {skill.name!r} are longer than {MOST_CHARACTERS:,} characters.")
     try:
-        skill.function  # noqa: B018 (it raises)
         if not skill.summary:
             raise UnsoundError(
                 f"{skill.name!r} has no docstring: its first line says what it does to those who look for it."

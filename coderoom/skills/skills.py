@@ -77,7 +77,7 @@ class Skills:
         Raises:
             RequestError: It is in the workspace.
         """
-        if workspace is not None and self.folder.path.is_relative_to(workspace.expanduser().absolute()):
+        if workspace is not None and self.folder.path.resolve().is_relative_to(workspace.expanduser().resolve()):
             raise RequestError(
                 f"The folder of skills {self.source!r} is in the folder of the code, which could change skills without "
                 "a verdict: take one outside of it."
@@ -113,8 +113,8 @@ class Skills:
             return there
         if there is not None and not over:
             raise ValueError(
-                f"There is a skill {name!r} already: {there.signature}. Take another name, or replace it: "
-                "save_skill(..., replace=True)."
+                f"There is a skill {name!r} already: look at it by read_skill({name!r}), and take another name, or "
+                "replace=True."
             )
         skill = await self._judged(skill)
         await asyncio.to_thread(self.folder.write, skill, over=None if there is None else there.digest)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from coderoom.sandbox import Sandbox, Session
-from coderoom.skills import Skills
+from coderoom.skills import Skill, Skills
 
 DOUBLE = '''\
 def double(number: float) -> float:
@@ -78,7 +78,7 @@ async def test_the_prompt_has_a_line_of_each_or_how_to_search(double: Skills) ->
         (double.folder.path / f"{name}_test.py").write_text(skill.tests.replace("double", name))
         assert double.folder.read(name).digest
         double.folder.write(
-            type(skill)(name, text, skill.tests.replace("double", name), "2026-01-01", "1 of 1 mutants killed"),
+            Skill(name, text, skill.tests.replace("double", name), "2026-01-01", "1 of 1 mutants killed"),
             over=double.folder.read(name).digest,
         )
     shown = await double.describe()
@@ -106,10 +106,12 @@ async def test_files_that_are_no_skills_are_left_alone(double: Skills) -> None:
     (folder / "json.py").write_text("1")
     (folder / "notes.txt").write_text("mine")
     (folder / "empty.py").write_bytes(b"\xff\xfe")
+    forged = Skill("forged", "1 +\n", "")
+    (folder / "forged.py").write_text(f"# Judged 2026-01-01 by forged_test.py: fine. Digest: {forged.digest}\n1 +\n")
     assert [each.name for each in await double.all()] == ["double"]
     checked = await double.check()
     assert [name for name, found in checked.items() if not isinstance(found, str)] == ["double"]
-    assert set(checked) == {"double", "link", "empty"}
+    assert set(checked) == {"double", "link", "empty", "forged"}
 
 
 async def test_several_save_at_the_same_time(skills: Skills, sandbox: Sandbox) -> None:
