@@ -34,6 +34,7 @@ class Attempt(ExecutionResult):
         edited: Whether a person has edited the code before it ran.
         incomplete: Whether it succeeded but for the code that is missing.
         undone: Whether the files were restored after it.
+        not_undone: Those of its calls that have an effect still; `None`: all of them.
         stopped_by_check: Whether nothing was run, since a check before has found errors; `output` has them.
     """
 
@@ -46,6 +47,7 @@ class Attempt(ExecutionResult):
     edited: bool = False
     incomplete: bool = False
     undone: bool = False
+    not_undone: tuple[FunctionCall, ...] | None = None
     stopped_by_check: bool = False
 
     @property
@@ -90,8 +92,9 @@ class Attempt(ExecutionResult):
         parts = [self._result_in_words(), *self.selection.notes]
         if self.edited:
             parts.insert(0, "\n\n".join([EDITED, *self.fenced()]))
-        if self.calls and self.outcome is not Outcome.OK:
-            parts.append(calls_made(self.calls))
+        calls = self.calls if self.not_undone is None else self.not_undone
+        if calls and self.outcome is not Outcome.OK:
+            parts.append(calls_made(calls))
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
         if made:
             parts.append(f"Files made or changed: {', '.join(made)}")

@@ -29,6 +29,7 @@ from coderoom.agents.attempt import Attempt, TurnT, calls_made
 from coderoom.agents.base import NOT_KEPT, CodingAgent, CodingAgentConfig
 from coderoom.agents.branch_judges import BranchJudge, Candidate, Mark, by_outcome
 from coderoom.agents.code_runner import CodeRunner
+from coderoom.agents.inverses import Undone
 from coderoom.agents.variations import MOST_BRANCHES, Variation, VariationConfig, variations_of
 from coderoom.approval import ApprovalRequest, ApprovalResponse, ask_approval
 from coderoom.errors import RequestError
@@ -338,7 +339,7 @@ class BranchingAgent(CodingAgent[TurnT]):
         is_kept = won.succeeded or not self._runner.can_undo
         if is_kept:
             await won.runner.land(self._runner, turn.token)
-        self._join([each.agent for each in branches], won.agent if is_kept else None)
+        undone = await self._join([each.agent for each in branches], won.agent if is_kept else None)
         await self._model_context.load_state(await won.agent._model_context.save_state())
         tokens = turn.tokens + sum(each.turn.tokens for each in branches)
         vars(turn).update(vars(won.turn), tokens=tokens, attempts=[*won.turn.attempts])
@@ -349,15 +350,22 @@ class BranchingAgent(CodingAgent[TurnT]):
                 notes.append(f"This code ran to its end, but {won.mark.words}.")
                 attempt = replace(attempt, outcome=Outcome.ERROR, exit_code=1)
             if not is_kept and not attempt.undone:
+                attempt = replace(attempt, not_undone=())
                 notes.append("This attempt was undone: variables and files are as they were before it.")
             told = replace(attempt.selection, notes=(*attempt.selection.notes, *notes))
             turn.attempts[-1] = replace(attempt, selection=told)
-        if calls := [call for each in branches if each is not won and each.attempt for call in each.attempt.calls]:
-            notes.append(f"Other repairs were tried at the same time. {calls_made(calls)}")
+        if undone.left or undone.words:
+            left = [calls_made(undone.left)] if undone.left else []
+            notes.append("\n".join(["Other repairs were tried at the same time.", *undone.words, *left]))
         return "\n".join(notes)
 
-    def _join(self, twins: Sequence[Any], kept: Any) -> None:
-        """Take what the branches of this agent have besides their runners, turns and conversations."""
+    async def _join(self, twins: Sequence[Any], kept: Any) -> Undone:
+        """Take what the branches of this agent have besides their runners, turns and conversations.
+
+        Returns:
+            What became of the calls of functions of those that are not kept.
+        """
+        return Undone((), ())
 
     async def _tell(self, branches: Sequence[Branch[TurnT]], won: Branch[TurnT], turn: TurnT) -> None:
         """Say what the branches have said, the winner last, as its output is that of the agent; then the verdicts."""

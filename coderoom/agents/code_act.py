@@ -29,6 +29,7 @@ from coderoom.agents.code_session import CodeActSession, OnError
 from coderoom.agents.contexts import AgentWithContexts
 from coderoom.agents.conversation import ConversationState
 from coderoom.agents.eager import Eager, check_eager
+from coderoom.agents.inverses import Undone
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import final_message
@@ -402,8 +403,8 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         await self._session.set_variables(turn.token)
         await super()._step_in_branches(turn)
 
-    def _join(self, twins: Sequence[Self], kept: Self | None) -> None:
-        self._session.join([twin._session for twin in twins], None if kept is None else kept._session)
+    async def _join(self, twins: Sequence[Self], kept: Self | None) -> Undone:
+        return await self._session.join([twin._session for twin in twins], None if kept is None else kept._session)
 
     def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""

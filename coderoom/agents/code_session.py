@@ -19,6 +19,7 @@ from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom.agents.attempt import Attempt, calls_made
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.eager import Eager
+from coderoom.agents.inverses import Undone, all_undone, take_once, undo_calls
 from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
@@ -34,6 +35,7 @@ from coderoom.sandbox import (
     FunctionCall,
     HostFunction,
     OnOutput,
+    RecordedCall,
     check_functions,
     host_functions,
 )
@@ -86,6 +88,8 @@ class CodeActSession:
         self._failed = 0
         self._to_restore = False
         self._called: list[FunctionCall] = []
+        self._plain: dict[str, HostFunction] = {}
+        self._last_calls: tuple[Sequence[FunctionCall], list[RecordedCall]] = (), []
         self._forgotten: list[FunctionCall] = []
         self.early: Eager | None = None
 
@@ -131,6 +135,8 @@ class CodeActSession:
             of_skills = [] if self._skills is None else await self._skills.functions()
             found = await host_functions([*self._tools, *await self._workbenches.functions(), *of_skills])
             self._gate.check(found)
+            self._gate.check_inverses(found)
+            self._plain = {function.name: function for function in found}
             functions = tuple(map(self._gate.guard, found))
             always = [function.name for function in of_skills]
             self._functions = await self.tool_search.offer(functions, self._workbenches.kinds, always)
@@ -214,12 +220,20 @@ class CodeActSession:
         made.tool_search = self.tool_search.copy()
         return made
 
-    def join(self, branches: Sequence[CodeActSession], kept: CodeActSession | None) -> None:
-        """Go on from the state of a branch, or from that before the branches; calls of functions are never undone."""
+    async def join(self, branches: Sequence[CodeActSession], kept: CodeActSession | None) -> Undone:
+        """Go on from the state of a branch, or from that before the branches; undo the calls of the others."""
         self._called += [call for each in branches for call in each._called]
+        lost = [each for each in branches if each is not kept]
+        undone = [await self._undo_calls(*each._last_calls) for each in lost]
         if kept is not None:
             self._cells, self._failed, self._are_set = kept._cells, kept._failed, kept._are_set
             self.tool_search.found = kept.tool_search.found
+        return all_undone(undone)
+
+    async def _undo_calls(self, calls: Sequence[FunctionCall], records: list[RecordedCall]) -> Undone:
+        if not any(map(self._gate.inverse_of, self._plain.values())):
+            return Undone(tuple(calls), ())
+        return await undo_calls(calls, await take_once(lambda: records), self._plain)
 
     async def set_variables(self, cancellation_token: CancellationToken) -> None:
         """Import the initial modules and set the initial variables in a session that is new."""
@@ -244,23 +258,28 @@ class CodeActSession:
         self._workbenches.note(attempt.calls)
         if attempt.calls:
             self.tool_search.note(attempt.calls)
-        self._called += attempt.calls
-        undone = ""
+        records = self._recorder.take() if self.shared is None else []
+        self._last_calls, undone = (attempt.calls, records), ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
-            note = f"The failed code was undone: {undone} are as they were before it."
-            selection = replace(attempt.selection, notes=(*attempt.selection.notes, note))
-            self._runner.last_attempt = replace(attempt, selection=selection, undone="files" in undone)
+            calls = await self._undo_calls(attempt.calls, records)
+            self._called, self._last_calls = [*self._called, *calls.left], ((), [])
+            notes = [f"The failed code was undone: {undone} are as they were before it.", *calls.words]
+            selection = replace(attempt.selection, notes=(*attempt.selection.notes, *notes))
+            self._runner.last_attempt = replace(
+                attempt, selection=selection, undone="files" in undone, not_undone=calls.left
+            )
             return
+        self._called += attempt.calls
         if self.shared is not None:
             return
         if attempt.state_lost:
             self._cells, self._failed = [], 0
             self.forget_variables()
         if attempt.outcome is Outcome.OK:
-            cell = PastCell(blocks=list(attempt.blocks), calls=self._recorder.take())
+            cell = PastCell(blocks=list(attempt.blocks), calls=records)
             # Of a long output only a part is known.
             self._cells.append(cell if attempt.output_file else cell.with_output(attempt.output))
         elif attempt.ran:

@@ -30,7 +30,7 @@ from coderoom.approval.calls import Always, CallRequest, Given, arguments_by_nam
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_decides
-from coderoom.sandbox.functions.function import Arguments
+from coderoom.sandbox.functions.function import Arguments, InverseCall
 from coderoom.sandbox.functions.recorder import digest_of
 from coderoom.steps import CALL_BEGUN, cell, find_now, keep_step, note
 
@@ -46,6 +46,7 @@ class CallRule(BaseModel):
         arguments: Regular expressions by the names of arguments, each for the whole text of one: its words, or its
             value as Python. An argument that is left out has its default.
         effect: `read` and the call is made, `write` and the approval is asked, `forbidden` and it fails.
+        inverse: The function that undoes a call that writes, as `Effect.inverse`; for all calls of the functions.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +54,7 @@ class CallRule(BaseModel):
     function: str = Field(min_length=1)
     effect: EffectName
     arguments: dict[str, str] = Field(default_factory=dict)
+    inverse: str = ""
 
     @field_validator("arguments")
     @classmethod
@@ -178,7 +180,8 @@ class CallGate:
         declared = "read" if function.effect is None else function.effect.name
         if self.approval is None and declared == "write":  # A server says so, and nobody wants to be asked.
             declared = "read"
-        if not rules and declared == "read":
+        inverse = self.inverse_of(function)
+        if not rules and declared == "read" and not inverse:
             return function
 
         def effect_of(given: Given) -> str:
@@ -191,23 +194,61 @@ class CallGate:
             code.made[function.name, digest] += 1
             number = code.made[function.name, digest]
             key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}
-            return Arguments((given, ready, key), {})
+            return Arguments(([given], ready, key), {})
 
         async def run(arguments: Arguments) -> Any:
-            given, ready, key = arguments.args
+            made, ready, key = arguments.args
+            given = made[0]
             effect = effect_of(given)
             if effect == "forbidden":
                 raise PermissionError(f"{function.name}() is forbidden here")
             if effect == "write":
-                if (made := await self._ask(function, given, key)) is not None:
-                    if effect_of(made) == "forbidden":
+                if (edited := await self._ask(function, given, key)) is not None:
+                    if effect_of(edited) == "forbidden":
                         raise PermissionError(f"{function.name}() is forbidden here, also as it was edited")
-                    ready = function.check(*made)
+                    made[0], ready = edited, function.check(*edited)
                 self._begin(function.name, key)
             answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
             return await answer if inspect.isawaitable(answer) else answer
 
-        return replace(function, check=check, run=run, in_thread=False, asks=True)
+        def to_undo(arguments: Arguments) -> InverseCall:
+            data = checked_data(function, arguments.args[0][0])
+            return InverseCall(inverse, arguments_by_name(function.signature, data))
+
+        undo = to_undo if inverse else None
+        return replace(function, check=check, run=run, in_thread=False, asks=True, to_undo=undo)
+
+    def inverse_of(self, function: HostFunction) -> str:
+        """The name of the function that undoes a function's calls; empty if there is none."""
+        named = [rule.inverse for rule in self._rules if rule.inverse and rule.is_about(function)]
+        return (*named, "" if function.effect is None else function.effect.inverse)[0]
+
+    def check_inverses(self, functions: Sequence[HostFunction]) -> None:
+        """Check that the functions that undo others are there, and fit.
+
+        Raises:
+            ValueError: One is not, or has a parameter that the other has not.
+        """
+        by_name = {function.name: function for function in functions}
+        for function in functions:
+            if not (name := self.inverse_of(function)):
+                continue
+            if name not in by_name:
+                raise ValueError(f"{name}(), which undoes {function.name}(), is none of the functions.")
+            parameters = by_name[name].signature.parameters.values()
+            known = {*function.signature.parameters, "result"}
+            lacks = [
+                each.name
+                for each in parameters
+                if each.default is each.empty
+                and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+                and each.name not in known
+            ]
+            if lacks:
+                raise ValueError(
+                    f"{name}() cannot undo {function.name}(): it needs {lacks[0]!r}, which is neither a "
+                    "parameter of that nor 'result', what that has returned."
+                )
 
     async def _ask(self, function: HostFunction, given: Given, key: Mapping[str, Any]) -> Given | None:
         """Ask about a call; return the arguments of the call that somebody has made of it, if any.

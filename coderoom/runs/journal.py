@@ -32,7 +32,7 @@ from coderoom.runs.doing import Doings
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.shown import run_html
 from coderoom.runs.totals import totals_of
-from coderoom.steps import CALL_BEGUN, MODEL
+from coderoom.steps import CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, MODEL
 
 if TYPE_CHECKING:
     import pandas
@@ -50,7 +50,7 @@ _TAKEN: Final = {
     "contents": "SELECT run, hash, data FROM contents WHERE run = ?",
 }
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
-_SYNCED: Final = frozenset({"call", CALL_BEGUN, "approval", "input"})
+_SYNCED: Final = frozenset({"call", CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, "approval", "input"})
 """Steps that are on disk before the run goes on: they have effects elsewhere, or a person did them.
 
 Replies of models are on disk a moment later, with all that was written before. Others are safe from the end of the

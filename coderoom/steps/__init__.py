@@ -24,6 +24,10 @@ CODE: Final = "code"
 APPROVAL: Final = "approval"
 CALL_BEGUN: Final = "call_begun"
 """A function of the host is called, which has effects: so that it is not called again if its answer gets lost."""
+CALLS_TO_UNDO: Final = "calls_to_undo"
+INVERSE: Final = "inverse"
+INVERSE_BEGUN: Final = "inverse_begun"
+"""The same of a call that undoes another one."""
 
 
 class StepObserver:

@@ -25,18 +25,24 @@ class Effect:
         name: `read`: they change nothing, and are made without a question. `write`: they change something outside of
             the sandbox. `forbidden`: code may not make them.
         is_hint: Whether it is only what a server says of its tool. Without an approval, such a call is free.
+        inverse: The name of the function that undoes a call that writes. When code is undone that has made such a call,
+            it is called with those of the call's arguments that it has parameters for, and with what the call returned
+            as `result`, if it has a parameter of that name.
 
     Raises:
-        RequestError: There is no such effect.
+        RequestError: There is no such effect, or its calls change nothing that could be undone.
     """
 
     name: EffectName
     is_hint: bool = False
+    inverse: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in get_args(EffectName):
             known = ", ".join(map(repr, get_args(EffectName)))
             raise RequestError(f"Effect({self.name!r}): an effect is one of {known}.")
+        if self.inverse and self.name != "write":
+            raise RequestError(f"Effect({self.name!r}, inverse={self.inverse!r}): only calls that write are undone.")
 
     def __call__(self, function: T) -> T:
         """As a decorator: `@Effect("write")`."""

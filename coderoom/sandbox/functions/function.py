@@ -9,7 +9,7 @@ import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined, to_jsonable_python
@@ -33,6 +33,18 @@ class Arguments:
     kwargs: Mapping[str, Any]
 
 
+class InverseCall(NamedTuple):
+    """The call that undoes another one, but for what that has returned.
+
+    Attributes:
+        name: The function.
+        arguments: All arguments of the other call, by their names, as data.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class HostFunction:
     """A function that runs on the host when code in a session calls it.
@@ -52,6 +64,7 @@ class HostFunction:
         inside: The source of a module for the session, whose `wrap` makes of the stub and of the session's variables
             what code calls; for the engine `cpython`.
         effect: What its calls do; `None` if that is not declared.
+        to_undo: Says of the arguments of a call that was made what undoes it; `None`: nothing does.
         asks: Whether somebody may decide about its calls before they are made.
     """
 
@@ -69,6 +82,7 @@ class HostFunction:
     inside: str = ""
     effect: Effect | None = None
     asks: bool = False
+    to_undo: Callable[[Arguments], InverseCall] | None = None
 
     @property
     def header(self) -> str:

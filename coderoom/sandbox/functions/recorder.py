@@ -28,6 +28,7 @@ class RecordedCall(BaseModel):
         value: What it returned, as JSON text that may have `NaN` in it, if `kept` and without an `error`.
         error: What it raised, likewise.
         kept: Whether the answer is recorded; a very long one is not.
+        inverse: The function that undoes it, and the arguments by their names, as JSON text; empty if there is none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -37,6 +38,7 @@ class RecordedCall(BaseModel):
     value: str = "null"
     error: str | None = None
     kept: bool = True
+    inverse: str = ""
 
 
 class NotBegun(asyncio.CancelledError):
@@ -72,8 +74,8 @@ class CallRecorder:
             try:
                 value = function.run(inner)
                 if inspect.isawaitable(value):
-                    return _keep_later(calls, function, digest, value)
-                return _keep(calls, function, digest, value)
+                    return _keep_later(calls, function, digest, value, inner)
+                return _keep(calls, function, digest, value, inner)
             except BaseException as error:
                 _keep_error(calls, function.name, digest, error)
                 raise
@@ -121,17 +123,21 @@ def _request_of(name: str, digest: str) -> dict[str, str]:
     return {"name": name, "arguments": digest, "cell": cell.get()}
 
 
-def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any) -> Any:
+def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value: Any, arguments: Arguments) -> Any:
     data = as_data(function.name, value, function.pack)
     text = json.dumps(data)
     kept = len(text) <= _LONGEST
-    _record(calls, RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept))
+    inverse = "" if function.to_undo is None else json.dumps(function.to_undo(arguments))
+    call = RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept, inverse=inverse)
+    _record(calls, call)
     return data
 
 
-async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
+async def _keep_later(
+    calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any], arguments: Arguments
+) -> Any:
     try:
-        return _keep(calls, function, digest, await value)
+        return _keep(calls, function, digest, await value, arguments)
     except NotBegun:
         raise
     except BaseException as error:

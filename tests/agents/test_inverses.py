@@ -1,0 +1,193 @@
+"""Calls whose code is undone are undone by their inverses, the last one first, each once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+from autogen_core.code_executor import ImportFromModule
+from autogen_core.tools import FunctionTool
+
+from coderoom.agents import CodeActAgent
+from coderoom.approval import AlwaysApprove, CallRequest, CallRule, Edited
+from coderoom.configs import ReplayModel, dump_team
+from coderoom.errors import RequestError
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.sandbox import Effect
+from coderoom.teams import CodingTeam
+from tests.agents.acting import MakeActor, remembered
+from tests.agents.helpers import TASK, Client, python, turn
+from tests.support.commands import coderoom_process
+
+FAILS = "1 / 0"
+
+
+class Store:
+    """Functions that write, of which some can be undone."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+        self.asked: list[str] = []
+
+    def create(self, name: str, size: int = 1) -> Annotated[int, Effect("write", inverse="remove")]:
+        """Create something; return its number."""
+        self.made.append(("create", name, size))
+        return len(self.made)
+
+    async def remove(self, result: int, size: int) -> Annotated[None, Effect("write")]:
+        """Remove what has this number."""
+        self.made.append(("remove", result, size))
+
+    def send(self, text: str) -> Annotated[None, Effect("write")]:
+        """Send something, which cannot be taken back."""
+        self.made.append(("send", text))
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        assert isinstance(request, CallRequest)
+        self.asked.append(request.function)
+        if request.arguments.get("name") == "wrong":
+            return Edited(code="create('right', size=7)")
+        return ApprovalResponse(approved=True, reason="")
+
+    @property
+    def functions(self) -> list[Any]:
+        return [self.create, self.remove, self.send]
+
+
+async def test_the_inverses_of_undone_code_run_in_reverse_order(actor: MakeActor) -> None:
+    store = Store()
+    code = f"x = create('a')\nsend('hello')\ncreate('b', size=3)\ncreate('wrong')\n{FAILS}"
+    client = Client(python(code), "It failed.")
+    agent = actor(client, tools=store.functions, call_approval=store.decide, on_error="rollback")
+    await turn(agent, TASK)
+    assert store.made[:4] == [("create", "a", 1), ("send", "hello"), ("create", "b", 3), ("create", "right", 7)]
+    assert store.made[4:] == [("remove", 4, 7), ("remove", 3, 3), ("remove", 1, 1)]
+    assert store.asked == ["create", "send", "create", "create"]  # Nobody is asked about inverses.
+    told = (await remembered(agent))[-2]
+    assert told.count("create(...) was undone by remove().") == 3
+    not_undone = told.partition("are not undone:")[2]
+    assert "send(" in not_undone
+    assert "create(" not in not_undone
+
+
+async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
+    def book(seat: int) -> Annotated[int, Effect("write", inverse="cancel")]:
+        """Book a seat."""
+        return seat
+
+    def cancel(seat: int) -> None:
+        """Cancel a seat."""
+        raise OSError("the train has left")
+
+    code = f"book(5)\ntry:\n    book('x')\nexcept TypeError:\n    pass\n{FAILS}"
+    agent = actor(
+        Client(python(code), "It failed."), tools=[book, cancel], call_approval=AlwaysApprove(), on_error="rollback"
+    )
+    await turn(agent, TASK)
+    told = (await remembered(agent))[-2]
+    assert "book(...) was not undone: cancel() failed: OSError: the train has left." in told
+    assert "book(seat=5)" in told.partition("are not undone:")[2]
+
+
+async def test_kept_code_keeps_its_calls(actor: MakeActor) -> None:
+    store = Store()
+    replies = python("create('a')"), python(f"create('b')\n{FAILS}"), "It failed."
+    agent = actor(Client(*replies), tools=store.functions, call_approval=AlwaysApprove(), on_error="rollback")
+    await turn(agent, TASK)
+    assert store.made == [("create", "a", 1), ("create", "b", 1), ("remove", 2, 1)]
+    store.made.clear()
+    agent = actor(
+        Client(python(f"create('a')\n{FAILS}"), "It failed."), tools=store.functions, call_approval=AlwaysApprove()
+    )
+    await turn(agent, TASK)
+    assert store.made == [("create", "a", 1)]
+
+
+async def test_the_calls_of_branches_that_lose_are_undone(actor: MakeActor) -> None:
+    store = Store()
+    replies = python(FAILS), python("create('a')"), python(f"create('b')\n{FAILS}"), "Done."
+    agent = actor(Client(*replies), tools=store.functions, call_approval=AlwaysApprove(), branches=2)
+    await turn(agent, TASK)
+    assert sorted(store.made[:2]) == [("create", "a", 1), ("create", "b", 1)]
+    assert store.made[2:] == [("remove", store.made.index(("create", "b", 1)) + 1, 1)]
+    assert any("create(...) was undone by remove()." in text for text in await remembered(agent))
+
+
+async def test_rules_name_inverses_of_functions_that_name_none(actor: MakeActor) -> None:
+    names: list[str] = []
+    added: list[str] = []
+
+    def add_name(name: str) -> None:
+        names.append(name)
+        added.append(name)
+
+    def drop_name(name: str) -> None:
+        names.remove(name)
+
+    tools = [FunctionTool(add_name, "Add."), FunctionTool(drop_name, "Drop.")]
+    rules = [CallRule(function="add_*", effect="read"), CallRule(function="add_*", effect="write", inverse="drop_name")]
+    code = python(f"add_name(name='a')\nadd_name(name='b')\n{FAILS}")
+    agent = actor(
+        Client(code, "No."), tools=tools, call_approval=AlwaysApprove(), call_rules=rules, on_error="rollback"
+    )
+    await turn(agent, TASK)
+    assert (added, names) == (["a", "b"], [])
+
+
+async def test_an_inverse_that_does_not_fit_is_refused(actor: MakeActor) -> None:
+    def cancel(ticket: str) -> None:
+        """Cancel a ticket."""
+
+    for inverse, words in [("cancel", "it needs 'ticket'"), ("forget", r"forget\(\), which undoes buy\(\), is none")]:
+
+        def buy(seat: int) -> None:
+            """Buy a ticket."""
+
+        tools = [Effect("write", inverse=inverse)(buy), cancel]
+        agent = actor(Client(python("1")), tools=tools, call_approval=AlwaysApprove())
+        with pytest.raises(ValueError, match=words):
+            await agent.start()
+    with pytest.raises(RequestError, match="only calls that write"):
+        Effect("read", inverse="cancel")
+
+
+def note(text: str) -> int:
+    """Write something down."""
+    with Path("notes").open("a") as file:
+        return file.write(f"{text}\n")
+
+
+def unnote(text: str) -> None:
+    """Take something back, unless the machine breaks down."""
+    with Path("notes").open("a") as file:
+        file.write(f"not {text}\n")
+    if text == "b" and not Path("broken").exists():
+        Path("broken").touch()
+        os._exit(9)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_undoes_the_rest_and_nothing_twice(tmp_path: Path) -> None:
+    code = python(f"for each in 'abc':\n    note(text=each)\n{FAILS}")
+    used: list[Any] = ["os", ImportFromModule("pathlib", ("Path",))]
+    agent = CodeActAgent(
+        "actor",
+        ReplayModel([code, "It failed."]),
+        SandboxCodeExecutor(),
+        tools=[FunctionTool(each, "Notes.", global_imports=used) for each in (note, unnote)],
+        call_approval=AlwaysApprove(),
+        call_rules=[CallRule(function="note", effect="write", inverse="unnote")],
+        on_error="rollback",
+    )
+    dump_team(CodingTeam([agent], max_turns=1), tmp_path / "team.yaml")
+    # AutoGen warns of each function whose source stands in a config.
+    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal.sqlite3"), "PYTHONWARNINGS": "ignore"}
+    killed = coderoom_process("run", "team.yaml", "Note it.", cwd=tmp_path, env=env)
+    assert killed.returncode == 9, killed.stderr
+    resumed = coderoom_process("resume", "last", cwd=tmp_path, env=env)
+    assert (tmp_path / "notes").read_text().split("\n")[:-1] == ["a", "b", "c", "not c", "not b", "not a"]
+    text = " ".join((resumed.stdout + resumed.stderr).split())
+    assert "unnote() may have undone it: it had begun when the run was ended" in text
