@@ -22,6 +22,7 @@ ToolsInPrompt = Literal["auto", "all", "names", "search"]
 _BYTES = 3  # The bytes of a token, as in `CompactingContext`.
 _LEAST = 200
 _MOST_FOUND = 5
+_MOST_KNOWN = 100
 _MOST_OTHERS = 15
 _MOST_KINDS = 30
 _MOST_WORDS = 12
@@ -174,6 +175,7 @@ class ToolSearch:
                 if name in self.found:
                     self.found.remove(name)
                 self.found.append(name)
+        del self.found[:-_MOST_KNOWN]
 
     def _found_by(self, call: FunctionCall) -> list[str]:
         if call.name in self._functions:

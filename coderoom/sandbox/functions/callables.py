@@ -112,22 +112,21 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
     def take(*args: Any, **kwargs: Any) -> Arguments:
         return Arguments(args, kwargs)
 
-    def bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-        bind_arguments(name, signature, args, kwargs)
-        return Arguments(args, kwargs)
-
-    take.__name__ = name
-    take.__signature__ = signature  # type: ignore[attr-defined]
-    take.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
-    try:
-        validated = validate_call(config=_CONFIG)(take)
-    except Exception:  # The annotations may be valid one by one, but not together.
-        return bind
+    @functools.cache
+    def validated() -> Callable[..., Arguments]:
+        """Made by the first call: it takes longer than all else, and of hundreds of functions few are called."""
+        take.__name__ = name
+        take.__signature__ = signature  # type: ignore[attr-defined]
+        take.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        try:
+            return validate_call(config=_CONFIG)(take)
+        except Exception:  # The annotations may be valid one by one, but not together.
+            return take
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-        bind(args, kwargs)
+        bind_arguments(name, signature, args, kwargs)
         try:
-            return validated(*args, **kwargs)
+            return validated()(*args, **kwargs)
         except ValidationError as error:
             raise misfit(name, error, signature) from None
 
@@ -162,8 +161,8 @@ def read_signature(function: Callable[..., Any], signature: inspect.Signature) -
 
 def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
     """The type that an annotation means, or `Any` if that is unknown or pydantic cannot check it."""
-    if annotation is inspect.Parameter.empty:
-        return annotation
+    if annotation is inspect.Parameter.empty or any(annotation is each for each in _SIMPLE):
+        return type(None) if annotation is None else annotation
 
     def named() -> None:
         """Carries the annotation."""
@@ -173,7 +172,7 @@ def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
         hint = typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
     except Exception:  # A name may be undefined here, or evaluating it may fail in any way.
         return Any
-    if not _is_checked(hint):
+    if not (_is_simple(hint) or _is_checked(hint)):
         hint = _newer(hint)
         return hint if _is_checked(hint) else Any
     return hint
