@@ -297,10 +297,10 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             raise RequestError("Only a session can be forked: use SandboxCodeExecutor(state='session').")
         if settings.engine == "monty":
             raise RequestError("A session of the engine 'monty' cannot be forked; use engine='cpython'.")
-        if settings.wall in _WITHOUT_FORKS and settings.engine == "cpython":
+        if settings.wall == "docker" and settings.engine == "cpython":
             raise RequestError(
-                f"Behind the wall {settings.wall!r} a session cannot be forked; use 'bubblewrap' or 'namespaces', "
-                "where `coderoom doctor` calls them complete."
+                "Behind the wall 'docker' a session cannot be forked; use 'bubblewrap' or 'namespaces', where "
+                "`coderoom doctor` calls them complete, or 'landlock'."
             )
 
     async def fork(self, count: int = 1) -> list[SandboxCodeExecutor]:
@@ -421,7 +421,6 @@ class _Fork(SandboxCodeExecutor):
         raise RequestError("This fork has ended: make another one.")
 
 
-_WITHOUT_FORKS = ("none", "landlock", "sandlock", "docker")
 _PASSED_ON = (
     "CONDA_PREFIX",
     "HOME",

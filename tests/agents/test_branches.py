@@ -28,7 +28,7 @@ from coderoom.agents import metadata as keys
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.models.budgets import Budget
-from coderoom.sandbox import MOST_FORKS_IN_A_ROW
+from coderoom.sandbox import MOST_FORKS_IN_A_ROW, WallName
 from tests.agents.acting import MakeActor, Shop, codes, outputs, remembered
 from tests.agents.helpers import (
     TASK,
@@ -56,8 +56,8 @@ SUM = "It is 42."
 @pytest.fixture
 def make(coder: MakeCoder, tmp_path: Path) -> Callable[..., CodeExecutorAgent]:
     def made(client: Client, **arguments: Any) -> CodeExecutorAgent:
-        executor = SandboxCodeExecutor(tmp_path)
-        return coder(client, code_executor=executor, **{"max_retries_on_error": 1, "branches": 2, **arguments})
+        arguments.setdefault("code_executor", SandboxCodeExecutor(tmp_path))
+        return coder(client, **{"max_retries_on_error": 1, "branches": 2, **arguments})
 
     return made
 
@@ -81,11 +81,12 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.parametrize("wall", ["auto", "none"])
 async def test_the_winner_becomes_the_session_and_the_conversation(
-    make: Callable[..., CodeExecutorAgent], tmp_path: Path
+    make: Callable[..., CodeExecutorAgent], wall: WallName, tmp_path: Path
 ) -> None:
     client = Client(FIRST, WORSE, GOOD, ALSO, SUM, python("print(x, 'y' in globals())"), "Done.")
-    agent = make(client, branches=3)
+    agent = make(client, branches=3, code_executor=SandboxCodeExecutor(tmp_path, wall=wall))
     items = await stream(agent, TASK)
     (found,) = branchings(items)
     assert (found["branching"], found["won"]) == (1, "1.2")
@@ -249,7 +250,11 @@ def test_what_cannot_branch_says_why(tmp_path: Path) -> None:
     for branches in (0, 17, True, [Variation()], ["a", "b"]):
         with pytest.raises(ValueError, match="branches must be a number from 1 to 16"):
             CodeActAgent("actor", client, branches=branches)  # type: ignore[arg-type]
-    for executor in (LocalCodeExecutor(tmp_path), SandboxCodeExecutor(state="fresh"), SandboxCodeExecutor(wall="none")):
+    for executor in (
+        LocalCodeExecutor(tmp_path),
+        SandboxCodeExecutor(state="fresh"),
+        SandboxCodeExecutor(wall="docker"),
+    ):
         with pytest.raises(ValueError, match="fork"):
             CodeActAgent("actor", client, executor, branches=2)
     with pytest.raises(ValueError, match="set max_retries_on_error"):

@@ -10,12 +10,13 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor, forks_of, runner_for
-from coderoom.sandbox import host_functions
+from coderoom.sandbox import WallName, host_functions
 from tests.executors.helpers import python, raw_local
 from tests.executors.helpers import run_in as run
 
 
-async def test_the_winner_is_what_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wall", ["auto", "none"])
+async def test_the_winner_is_what_goes_on(wall: WallName, tmp_path: Path) -> None:
     asked = []
 
     def note(what: str) -> int:
@@ -23,7 +24,7 @@ async def test_the_winner_is_what_goes_on(tmp_path: Path) -> None:
         asked.append(what)
         return len(asked)
 
-    async with SandboxCodeExecutor(tmp_path) as executor:
+    async with SandboxCodeExecutor(tmp_path, wall=wall) as executor:
         await executor.offer(await host_functions([note]))
         await run(executor, "x = [note('before')]")
         winner, loser = await forks_of(executor).fork(2)
@@ -91,7 +92,7 @@ async def test_the_end_of_the_executor_is_that_of_its_forks() -> None:
     ("executor", "why"),
     [
         (lambda: SandboxCodeExecutor(state="fresh"), "state='session'"),
-        (lambda: SandboxCodeExecutor(wall="none"), "'bubblewrap' or 'namespaces'"),
+        (lambda: SandboxCodeExecutor(wall="docker"), "'bubblewrap' or 'namespaces'"),
         (lambda: SandboxCodeExecutor(engine="monty"), "engine='cpython'"),
         (raw_local, "use SandboxCodeExecutor"),
     ],

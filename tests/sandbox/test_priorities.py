@@ -45,8 +45,9 @@ async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_ke
 
 
 @pytest.mark.slow
-async def test_that_of_a_fork_is_its_own() -> None:
-    async with Sandbox(limits=Limits(yield_seconds=1)) as sandbox, sandbox.session() as session:
+@on_both_shapes
+async def test_that_of_a_fork_is_its_own(place: Place) -> None:
+    async with place.sandbox(limits=Limits(yield_seconds=1)) as sandbox, sandbox.session() as session:
         (fork,) = await session.fork()
         assert (await session.run(COMPUTES)).value >= 10
         assert (await fork.run(PRIORITY)).value == 0

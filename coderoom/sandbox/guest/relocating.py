@@ -6,6 +6,7 @@ the runner.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from typing import Any, Dict
@@ -19,8 +20,12 @@ def relocated(path: str, moves: Dict[str, str]) -> str:
     return path
 
 
-def relocate(moves: Dict[str, str]) -> None:
-    """Replace the old paths in the environment and in what modules are found by."""
+def relocate(moves: Dict[str, str], preloaded: str) -> None:
+    """Replace the old paths in the environment and in what modules are found by.
+
+    `preloaded` is the module that was imported last before there was code. Those up to it are not from the workspace,
+    and a look at each would copy the memory that they are in.
+    """
 
     def each_of(paths: Any) -> list[Any]:
         return [relocated(path, moves) if isinstance(path, str) else path for path in paths]
@@ -30,8 +35,8 @@ def relocate(moves: Dict[str, str]) -> None:
         if moved != value:
             os.environ[name] = moved
     sys.path[:] = each_of(sys.path)
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", {})
+    for imported in itertools.takewhile(lambda name: name != preloaded, reversed(sys.modules)):
+        names = getattr(sys.modules[imported], "__dict__", {})
         for name in ("__file__", "__cached__"):
             if isinstance(names.get(name), str):
                 names[name] = relocated(names[name], moves)

@@ -86,6 +86,7 @@ class Runner:
         self._most_processes = (0, 0)
         self._folders = [config["workspace"], "/tmp"]
         self._shared = [] if config["workspace_in_memory"] else [config["workspace"]]
+        self._preloaded = ""
         self._opened: list[reopening.Opened] = []  # When the state was kept for forks.
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
         null_input()
@@ -112,6 +113,7 @@ class Runner:
 
     def prepare(self) -> None:
         """Set up the room's supervisor, so that its forks need not do it."""
+        self._preloaded = next(reversed(sys.modules))
         _allow_files(self._places[0])
         os.chdir(self._config["workspace"])
         signal.signal(signal.SIGINT, self._interrupt)
@@ -327,7 +329,7 @@ class Runner:
         moves = {old: new for old, new in zip(self._folders, folders) if old != new}  # noqa: B905 (Python 3.8)
         self._use_folders(folders)
         if moves:
-            relocating.relocate(moves)
+            relocating.relocate(moves, self._preloaded)
         reopening.reopen(opened, moves)
         for folder in (folders[0], relocating.relocated(here, moves)):
             with contextlib.suppress(OSError):
