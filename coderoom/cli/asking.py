@@ -7,12 +7,15 @@ import os
 import stat
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
-from coderoom.cli.runs import MaxSecondsOption, budgets_of, last_run
+from coderoom.cli.runs import MaxSecondsOption, MaxTokensOption, budgets_of, last_run
+
+_STANDARD_INPUT: Final = "Standard input"
 
 
 @app.command()
@@ -36,6 +39,7 @@ def ask(
     system: Annotated[str, app.option("TEXT", "Instructions for the model.", "--system", "-s")] = "",
     goes_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on after the last question.")] = False,
     max_seconds: MaxSecondsOption = None,
+    max_tokens: MaxTokensOption = None,
     record: app.RecordOption = None,
     env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
@@ -56,14 +60,11 @@ def ask(
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
     from coderoom.runs import Run, RunRequest, RunView, exporting
-    from coderoom.runs.asking import ASK, AnswerStream, question_team, question_with, read_file
+    from coderoom.runs.asking import ASK, AnswerStream, question_team, question_with
     from coderoom.steps import observing
 
-    named = [("Standard input", _piped()) if str(file) == "-" else read_file(file) for file in files or ()]
-    if Path("-") not in (files or ()) and (piped := _piped(asked_for=False)):
-        named.append(("Standard input", piped))
-    text = question_with(question, named)
-    limits, _ = budgets_of(None, max_seconds)
+    text = question_with(question, _named(files or ()))
+    limits, _ = budgets_of(None, max_seconds, max_tokens)
     kept = open_journal(journal, off=no_journal)
     if goes_on:
         last = last_run(kept, ASK, False, {"model": model, "system": system or None})
@@ -96,6 +97,16 @@ def ask(
     if done.exception is not None and debug:
         traceback.print_exception(done.exception)
     return app.end(done, as_json, cut_off=answer.is_cut)
+
+
+def _named(files: Sequence[Path]) -> list[tuple[str, bytes]]:
+    """The files of a question by their names, and what is piped in."""
+    from coderoom.runs.asking import read_file
+
+    named = [(_STANDARD_INPUT, _piped()) if str(file) == "-" else read_file(file) for file in files]
+    if Path("-") not in files and (piped := _piped(asked_for=False)):
+        named.append((_STANDARD_INPUT, piped))
+    return named
 
 
 def _piped(*, asked_for: bool = True) -> bytes:

@@ -367,6 +367,13 @@ class Journal(Listing, Asked):
                 data = self.restore(json.loads(result), values=with_values)
                 yield Step(number, kind, actor, key, at, seconds, json.loads(request), data)
 
+    def tasks(self, run: str) -> list[tuple[float, str]]:
+        """When each task of a run began, in seconds since the epoch, and its words."""
+        columns = "at, json_extract(result, '$.task')"
+        with self._using() as database:
+            query = f"SELECT {columns} FROM steps WHERE run = ? AND kind = ? ORDER BY number"
+            return database.execute(query, (run, TASK)).fetchall()
+
     def runs_frame(self, **filters: Any) -> pandas.DataFrame:
         """The runs as a data frame of pandas, the newest first, with a row for each.
 

@@ -29,7 +29,7 @@ from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.durable import GO_ON
-from coderoom.runs.exec_view import NO_WALL, show_isolation
+from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL, show_isolation
 from coderoom.runs.pictures import linked, open_pictures, show_pictures
 from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
 from coderoom.runs.story import (
@@ -60,10 +60,8 @@ _PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
     ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "newline", "reference"]
 )
 _EMPHASIS: Final = ("em_open", "em_close", "strong_open", "strong_close")
-_RECORDING: Final = (
-    "The model is a recording ({}): its replies were written beforehand. Everything else is real: the code runs, its "
-    "output is its own, and the outcome is computed."
-)
+_RECORDING: Final = "The model is a recording ({}): its replies were written beforehand."
+_REAL: Final = "Everything else is real: the code runs, its output is its own, and the outcome is computed."
 
 
 class Region(Protocol):
@@ -129,7 +127,8 @@ class RunView:
             if not self._brief:
                 kind, _, recording = (record.model or "").partition(":")
                 if kind == "replay":
-                    self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
+                    words = [_RECORDING.format(recording), *([_REAL] if record.isolation != NO_CODE_IS_RUN else [])]
+                    self._console.print(Text(visible(" ".join(words)), style="yellow"))
                 self._notices(record)
         self._record, self._speaker = record, None
         self._start()
@@ -342,18 +341,19 @@ def _summary(record: RunRecord, *, with_answer: bool, is_open: bool) -> Renderab
         elif record.outcome == UNFINISHED and is_at_its_turns(record.stop_reason):
             larger = "--max-turns"
         go_on = f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
+    runs_code = record.isolation != NO_CODE_IS_RUN
     rows = {
         "outcome": record.outcome,
         "error": record.error,
         "stopped": (record.why_unfinished or stop_reason) if record.error is None else None,
         "gave up": record.why_failed,
-        "turns": f"{record.turns:,}, with {counted(record.attempts, 'run')} of code",
+        "turns": f"{record.turns:,}" + (f", with {counted(record.attempts, 'run')} of code" if runs_code else ""),
         "tokens": "\n".join(tokens) if usage["total_tokens"] else None,
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
         "go on": go_on,
-        "files": linked(record.files, _short, "\n") if record.files else "none written",
+        "files": linked(record.files, _short, "\n") if record.files else "none written" if runs_code else None,
         "changes": None if record.reviewed is None else str(record.reviewed),
         "network": network_words(record.network),
     }

@@ -46,7 +46,7 @@ def chosen_chat(journal: Journal, named: str, *, asks: bool) -> RunEntry:
     if len(by_id) == 1:
         return by_id[0]
     found = by_id or _chats(journal, named)
-    listed = "\n".join(_lines(found[:_MOST_LISTED]))
+    listed = "\n".join(_lines(journal, found[:_MOST_LISTED]))
     if not asks:
         raise RequestError(f"Name one of these chats, as in `coderoom chat --resume {found[0].id}`:\n{listed}")
     sys.stdout.write(f"{listed}\n")
@@ -67,10 +67,21 @@ def _chats(journal: Journal, team: str) -> list[RunEntry]:
     return found
 
 
-def _lines(entries: Sequence[RunEntry]) -> list[str]:
+def _lines(journal: Journal, entries: Sequence[RunEntry]) -> list[str]:
+    """The first task of each chat; below it its last one, by which chats that began alike differ."""
     rows = []
     for number, entry in enumerate(entries, start=1):
-        began = f"{datetime.fromtimestamp(entry.started, UTC).astimezone():%Y-%m-%d %H:%M}"
-        task = " ".join(visible(without_files(entry.task)).split())[:_LONGEST_TASK]
-        rows.append(f"{number:>3}  {began}  {entry.id}  {visible(entry.name)}  {task}")
+        rows.append(f"{number:>3}  {_time(entry.started)}  {entry.id}  {visible(entry.name)}  {_words(entry.task)}")
+        tasks = journal.tasks(entry.id)
+        if len(tasks) > 1:
+            at, last = tasks[-1]
+            rows.append(f"     {_time(at)}  {len(tasks)} tasks, the last one: {_words(last)}")
     return rows
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _words(task: str) -> str:
+    return " ".join(visible(without_files(task)).split())[:_LONGEST_TASK]

@@ -92,12 +92,13 @@ def test_a_chat_that_was_killed_in_a_task_goes_on_without_paying_twice(tmp_path:
 
 
 def test_a_chat_is_chosen_by_its_id_or_from_a_list(service: Service) -> None:
-    service.chat(*service.first, lines="Set x.\n")
-    service.chat(*service.first, "--max-turns", "1", code=1, lines="Add one.\n")
+    service.chat(*service.first, lines="Set x.\nAdd one.\n")
+    service.chat(*service.first, "--max-turns", "1", code=1, lines="Set x.\n")
     newer, older = (entry.id for entry in Journal(service.path / "journal").runs())
     shown = service.chat("--resume", code=2)
     assert shown.index(newer) < shown.index(older)
-    assert "Set x." in shown
+    assert shown.count("Set x.") == 2
+    assert "2 tasks, the last one: Add one." in shown.split(older)[1]
     assert "has no chat with the team 'analyst'" in service.chat("--resume", "analyst", code=2)
     assert "> Set x." in service.chat("--resume", older)
     ours, theirs = pty.openpty()
