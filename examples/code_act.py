@@ -65,7 +65,6 @@ async def main(named: str) -> None:
         "calculator",
         model,
         tools=[add, subtract, multiply, divide],
-        code_format="execute",
         model_client_stream=True,
     )
     try:

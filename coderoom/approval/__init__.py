@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from coderoom.approval.answers import Edited, FinalNo, edited_blocks
     from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
     from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
+    from coderoom.approval.by_input import InputApproval, InputFunc
     from coderoom.approval.call_gate import CallGate, CallingCode, CallRule, belong_to, calling
     from coderoom.approval.calls import Always, CallRequest
     from coderoom.approval.changes import approve_changes
-    from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
+    from coderoom.approval.human import HumanApproval
 
 __all__ = [
     "Always",
@@ -61,9 +62,10 @@ __getattr__, __dir__ = lazy(
         "coderoom.approval.answers": "Edited FinalNo edited_blocks",
         "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
         "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
+        "coderoom.approval.by_input": "InputApproval InputFunc",
         "coderoom.approval.call_gate": "CallGate CallingCode CallRule belong_to calling",
         "coderoom.approval.calls": "Always CallRequest",
         "coderoom.approval.changes": "approve_changes",
-        "coderoom.approval.human": "HumanApproval InputApproval InputFunc",
+        "coderoom.approval.human": "HumanApproval",
     },
 )

@@ -1,4 +1,7 @@
-"""The answers of approvals beyond AutoGen's type: a no that ends the turn, and code that a person has edited."""
+"""The answers of approvals beyond AutoGen's type: a no that ends the turn, and code that a person has edited.
+
+Also what a person is asked, and how their words are read: at the terminal, and through a function.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,21 @@ from typing import Final, Literal
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 
 from coderoom._util.text import bound_output
-from coderoom.approval.calls import CallRequest
+from coderoom.approval.calls import Always, CallRequest
 from coderoom.blocks import Block, extract_code_blocks, fence
 
 LONGEST_REASON: Final = 10_000
 """The characters of a reason that are kept: its beginning and its end."""
+DEFAULT_PROMPT: Final = "Run this code?"
+TRIES: Final = 3
+"""How often a person is asked before unclear answers count as a no."""
+UNCLEAR: Final = f"The person's answer was not understood {TRIES} times."
+
+# A yes followed by anything but "because" may be a yes with a condition, which nothing would enforce.
+_ANSWER = re.compile(
+    r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class FinalNo(ApprovalResponse):
@@ -125,3 +138,33 @@ def outside_of(text: str, blocks: Sequence[Block]) -> str:
             accounted.update(range(block.line - 1, block.line + len(code)))
     rest = (line for number, line in enumerate(lines) if number not in accounted)
     return "\n".join(line for line in rest if line.strip(" \t`~"))
+
+
+def understand(answer: str, who: str, request: ApprovalRequest) -> ApprovalResponse | None:
+    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no.
+
+    A no with a reason goes to the model, and one without ends the turn. All calls of a function can be allowed at once.
+    """
+    if isinstance(request, CallRequest) and answer.strip().lower() in ("a", "always"):
+        return Always(reason=f"{who} said always.")
+    if not answer.strip():
+        return no(f"{who} said no.")
+    match = _ANSWER.fullmatch(answer.strip())
+    if match is None:
+        return None
+    approved, reason = match["yes"] is not None, match["reason"].strip()
+    if not (approved or reason):
+        return no(f"{who} said no.")
+    return ApprovalResponse(approved=approved, reason=reason or f"{who} said yes.")
+
+
+def prompt_for(prompt: str, request: ApprovalRequest) -> str:
+    """The question about a request; the default one speaks of a call where that is what is asked about."""
+    is_default = prompt == DEFAULT_PROMPT and isinstance(request, CallRequest)
+    return "Make this call?" if is_default else prompt
+
+
+def said_always(request: CallRequest) -> ApprovalResponse:
+    """The answer for a function to all calls of which a person has said yes."""
+    reason = f"A person has said yes to all calls of {request.function}() in this session."
+    return ApprovalResponse(approved=True, reason=reason)

@@ -1,71 +1,46 @@
-"""A person decides: at the terminal (`HumanApproval`), or through a function (`InputApproval`)."""
+"""A person at the terminal decides: `HumanApproval`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import re
 import select
 import sys
 import termios
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Final
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken, Component
-from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from coderoom._util.autogen import forget_early_answers
 from coderoom._util.components import Seconds, TimedConfig
-from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
 from coderoom.approval import editing
-from coderoom.approval.answers import ChangesRequest, Edited, edited_answer, no, text_to_edit
-from coderoom.approval.base import Approval, call, call_in_thread, is_async
-from coderoom.approval.calls import Always, CallRequest
+from coderoom.approval.answers import (
+    DEFAULT_PROMPT,
+    TRIES,
+    UNCLEAR,
+    ChangesRequest,
+    Edited,
+    edited_answer,
+    no,
+    prompt_for,
+    said_always,
+    understand,
+)
+from coderoom.approval.base import Approval, call_in_thread
+from coderoom.approval.by_input import InputApproval, first_of
+from coderoom.approval.calls import CallRequest
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
-from coderoom.steps import answer_elsewhere, is_observed
-
-T = TypeVar("T")
-
-DEFAULT_PROMPT: Final = "Run this code?"
-TRIES: Final = 3
-"""How often a person is asked before unclear answers count as a no."""
-_UNCLEAR: Final = f"The person's answer was not understood {TRIES} times."
-
-# A yes followed by anything but "because" may be a yes with a condition, which nothing would enforce.
-_ANSWER = re.compile(
-    r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def understand(answer: str, who: str, request: ApprovalRequest) -> ApprovalResponse | None:
-    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no.
-
-    A no with a reason goes to the model, and one without ends the turn. All calls of a function can be allowed at once.
-    """
-    if isinstance(request, CallRequest) and answer.strip().lower() in ("a", "always"):
-        return Always(reason=f"{who} said always.")
-    if not answer.strip():
-        return no(f"{who} said no.")
-    match = _ANSWER.fullmatch(answer.strip())
-    if match is None:
-        return None
-    approved, reason = match["yes"] is not None, match["reason"].strip()
-    if not (approved or reason):
-        return no(f"{who} said no.")
-    return ApprovalResponse(approved=approved, reason=reason or f"{who} said yes.")
-
+from coderoom.steps import is_observed
 
 _POLL_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 1_000_000
@@ -216,7 +191,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         if (words := standing_yes.get()) and not isinstance(request, ChangesRequest | CallRequest):
             return ApprovalResponse(approved=True, reason=words)
         if isinstance(request, CallRequest) and request.always:
-            return _said_always(request)
+            return said_always(request)
         if not is_observed():
             return await self._decide(request)
         return await first_of(self._decide(request), self._decide_elsewhere(request))
@@ -253,7 +228,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         editable, made, unclear = not isinstance(request, ChangesRequest), None, 0
         choices = _CHOICES_OF_CALLS if isinstance(request, CallRequest) else _CHOICES
         while unclear < TRIES:
-            say(f"{_prompt(self._prompt, request)} {choices if editable else _CHOICES_OF_CHANGES}")
+            say(f"{prompt_for(self._prompt, request)} {choices if editable else _CHOICES_OF_CHANGES}")
             line = await _read_answer(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
@@ -276,7 +251,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 return made if made is not None and response.approved else response
             unclear += 1
             say(_HELP)
-        return no(_UNCLEAR)
+        return no(UNCLEAR)
 
     async def _show(self, descriptor: int, request: ApprovalRequest, code: str) -> None:
         # In a thread: highlighting takes time, and writing to a terminal may block.
@@ -287,16 +262,6 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         else:
             await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
-
-
-def _prompt(prompt: str, request: ApprovalRequest) -> str:
-    is_default = prompt == DEFAULT_PROMPT and isinstance(request, CallRequest)
-    return "Make this call?" if is_default else prompt
-
-
-def _said_always(request: CallRequest) -> ApprovalResponse:
-    reason = f"A person has said yes to all calls of {request.function}() in this session."
-    return ApprovalResponse(approved=True, reason=reason)
 
 
 async def _read_answer(descriptor: int) -> str | None:
@@ -347,184 +312,6 @@ def _say_if_possible(text: str) -> None:
         say(text)
 
 
-InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationToken | None], Awaitable[str]]
-"""The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
-
-_HOW: Final = "Answer yes or no (why, as in: no because it deletes files, goes to the model), or edit: and other code."
-_HOW_OF_CALLS: Final = (
-    "Answer yes or no (why, as in: no because it is too much, goes to the code), always (for all calls of this "
-    "function in this session), or edit: and the call with other arguments."
-)
-_HOW_OF_CHANGES: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
-_EDIT: Final = re.compile(r"e(?:dit)?[ \t]*:(?P<code>.*)", re.IGNORECASE | re.DOTALL)
-_FOLD: Final = "\u21b3"
-_WIDTH: Final = 64
-"""The characters of a line that fit into a message of AutoGen Studio's page."""
-_SHORT: Final = 300
-"""The characters of a message that this page shows without a click."""
-_turns: WeakKeyDictionary[Any, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
-_AGAIN: Final = "That was neither a yes nor a no; a yes with a condition does not count."
-
-
-class InputApproval(Approval):
-    """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
-
-    Somebody who watches the run may answer instead, on the page of `coderoom runs serve`.
-
-    The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
-    answer is `yes` or `no`, with an optional reason, which the model gets after a no; or `edit:` and then other code,
-    about which the question is asked again. That code needs a fence if there are several blocks. Answers that AutoGen
-    Studio received before the question are dropped. Questions through the same function are asked one after the other.
-
-    Without an answer the code does not run: an error of the function, the end of its input, three unclear answers and
-    the timeout count as a no, with a reason. A cancellation ends the question at once, even if the function ignores its
-    token.
-
-    Args:
-        input_func: Returns the person's answer to a question. An async function also gets a cancellation token. A sync
-            function runs in its own thread.
-        timeout: The seconds to wait for the answer; `None` for no limit.
-        prompt: The question.
-        show: Called with each question before it is asked, for programs whose input function does not show it.
-    """
-
-    def __init__(
-        self,
-        input_func: InputFunc,
-        timeout: float | None = 300.0,
-        prompt: str = DEFAULT_PROMPT,
-        *,
-        show: Callable[[str], Awaitable[None]] | None = None,
-    ) -> None:
-        self._input_func: Callable[..., Any] = input_func
-        self._timeout = timeout
-        self._prompt = prompt
-        self._show = show
-
-    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Show the code and wait for the person's answer. Only a cancellation is raised."""
-        if isinstance(request, CallRequest) and request.always:
-            return _said_always(request)
-        limit = asyncio.timeout(self._timeout)
-        try:
-            # One question at a time, so that no answer counts for another one.
-            async with _turn(self._input_func), limit:
-                return await self._ask(request)
-        except EOFError:
-            return no("The input ended before a person answered.")
-        except Exception as error:
-            if limit.expired():
-                return no(f"No person answered within {self._timeout:g} seconds.")
-            return no(f"The person could not be asked: {type(error).__name__}: {error}")
-
-    async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
-        editable, prompt = not isinstance(request, ChangesRequest), _prompt(self._prompt, request)
-        how = _HOW_OF_CALLS if isinstance(request, CallRequest) else _HOW if editable else _HOW_OF_CHANGES
-        shown, made = _shown_request(request, request.code), None
-        question = f"{prompt} {how}\n\n{shown}"
-        for _ in range(TRIES):
-            if self._show is not None:
-                await self._show(question)
-            code = text_to_edit(request.code if made is None else made.code) if editable else ""
-            answer = await self._answer(f"{question}\n\n{prompt} ", shown, code)
-            if not isinstance(answer, str):
-                return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
-            problem = _AGAIN
-            if editable and (edit := _EDIT.fullmatch(answer.strip())):
-                try:
-                    made = _read_edit(edit["code"], request)
-                    # Asked about again: a page may have lost the ends of the lines.
-                    shown = _shown_request(request, made.code)
-                    question = f"{prompt} {how}\n\n{shown}"
-                    continue
-                except ValueError as error:
-                    problem = f"{error} Nothing has run."
-                    shown = f"{problem}\n\n{shown}"
-            elif (response := understand(answer, "A person", request)) is not None:
-                return made if made is not None and response.approved else response
-            question = f"{problem} {prompt} {how}"
-        return no(_UNCLEAR)
-
-    async def _answer(self, question: str, shown: str, code: str) -> object:
-        """Call the input function, which is abandoned if it ignores its cancellation; or who watches the run answers.
-
-        They see what is `shown`, know how to answer, and may edit the code.
-        """
-        forget_early_answers(self._input_func)
-        token = CancellationToken()
-        arguments = (question, token) if is_async(self._input_func) else (question,)
-        try:
-            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown, code))
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            raise EOFError from None
-        finally:
-            token.cancel()
-
-
-async def first_of(*asked: Coroutine[Any, Any, T]) -> T:
-    """What the first of several ends with. The others are cancelled, and left alone if they ignore that."""
-    tasks = [asyncio.create_task(each) for each in asked]
-    for task in tasks:
-        task.add_done_callback(retrieve_exception)
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return next(task for task in tasks if task in done).result()
-
-
 async def _nobody(question: str, token: CancellationToken | None) -> str:
     await asyncio.get_running_loop().create_future()
     raise AssertionError("unreachable: it is never done")
-
-
-def _read_edit(code: str, request: ApprovalRequest) -> Edited:
-    if _FOLD in code and _FOLD not in request.code:
-        raise ValueError(f"It has a {_FOLD}, at which the question has folded a long line: write that line as a whole.")
-    return edited_answer(code.lstrip(" \t").strip("\n"), request)
-
-
-def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
-    # A bound method is a new object each time.
-    owner = getattr(input_func, "__self__", input_func)
-    try:
-        turns = _turns.setdefault(owner, WeakKeyDictionary())
-    except TypeError:  # Without weak references; such objects are not shared.
-        return asyncio.Lock()
-    # A lock belongs to one event loop.
-    return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-
-
-def _shown_request(request: ApprovalRequest, code: str) -> str:
-    if not isinstance(request, CallRequest):
-        return _shown(code)
-    made_by = f"\n\n{_shown(request.block, 'The code that makes it')}" if request.block else ""
-    return f"{request.title}. {_shown(code, 'The call')}{made_by}"
-
-
-def _shown(code: str, what: str = "The code that waits") -> str:
-    """The size of the code, since a page may cut long texts, and its blocks, marked `no-run`."""
-    blocks = extract_code_blocks(code)
-    exact = "\n\n".join(fence(block.code, block.tag) for block in blocks) == code
-    # Show the text as it is if its blocks are not all of it.
-    parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
-    lines = sum(len(visible(part, exact=True).splitlines()) for part, _ in parts)
-    body = "\n\n".join(fence(_folded(visible(part, exact=True)), tag, "no-run") for part, tag in parts)
-    size = f"{what} has {lines} line{'' if lines == 1 else 's'}"
-    if _FOLD in body:
-        size += f"; at {_FOLD} a long one goes on"
-    if len(body) > _SHORT:
-        size += "; open this message to see all of it"
-    return f"{size}:\n\n{body}"
-
-
-def _folded(code: str) -> str:
-    """The code with long lines folded, so that their ends are visible on a page."""
-    folded = []
-    for line in code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n"):
-        wide = line.expandtabs(8)
-        folded.append(line if cell_len(wide) <= _WIDTH else f"\n{_FOLD} ".join(chop_cells(wide, _WIDTH - 2)))
-    return "\n".join(folded)

@@ -41,7 +41,7 @@ def test_the_walk_through_runs_without_a_key(tmp_path: Path) -> None:
 
 
 def test_it_asks_a_real_model(tmp_path: Path) -> None:
-    script = ["<execute>\ndivide(subtract(9, 2), 2)\n</execute>", "3.5.", "Two.", "Three.", "Four."]
+    script = [python("divide(subtract(9, 2), 2)"), "3.5.", "Two.", "Three.", "Four."]
     with OpenAIServer(script) as server:
         env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
         done = run(tmp_path, "--model", "openai:some-new-model", **env)
