@@ -15,7 +15,7 @@ from autogen_core.models import LLMMessage, SystemMessage
 from coderoom._util.search_index import Entry, SearchIndex, words
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import FunctionCall, HostFunction, host_functions
+from coderoom.sandbox import Effect, FunctionCall, HostFunction, host_functions
 
 ToolsInPrompt = Literal["auto", "all", "names", "search"]
 
@@ -190,6 +190,7 @@ class ToolSearch:
 
     # --- What code calls ---
 
+    @Effect("read")
     def search_tools(self, query: str) -> str:
         """Find functions by what they do, by words of their names, descriptions and parameters.
 
@@ -204,6 +205,7 @@ class ToolSearch:
             parts.append(f"Less near: {', '.join(function.name for function in others)}")
         return "\n\n".join([*parts, *_about_text(shown)])
 
+    @Effect("read")
     def describe_tool(self, name: str) -> str:
         """The signature and the whole description of a function, as text to print."""
         function = self._functions.get(_as_name(name))
