@@ -63,6 +63,7 @@ def test_without_its_extra_each_command_and_door_names_it_at_once(tmp_path: Path
     wrong = {}
     commands = {("-m", "coderoom", *words): extra for words, extra in COMMANDS.items()}
     commands |= {("-c", f"import {name}"): extra for name, extra in MODULES.items()}
+    commands["-c", "from coderoom.agents.type_check import TypeCheck; TypeCheck(200)"] = "types"
     for words, extra in commands.items():
         done = subprocess.run(
             [python, *words],

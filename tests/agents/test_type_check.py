@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from coderoom.agents import CodeActAgent
 from coderoom.agents import metadata as keys
+from coderoom.configs import ReplayModel, dump_team
+from coderoom.runs import Journal, Run, prepare_run
 from tests.agents.acting import MakeActor, Shop, add, outputs, remembered
 from tests.agents.helpers import TASK, Approver, Client, facts_of, python, stream, text_of, turn
 
@@ -56,3 +65,31 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
     assert third == "6.0 2.0\n"
     assert "required parameter `x` of function `twice`" in fourth
     assert "Function `twicee` is not defined" in fifth
+
+
+@pytest.mark.slow
+async def test_a_resumed_run_does_not_check_again(tmp_path: Path) -> None:
+    replies = [python("def f(x):\n    return x"), python("f()"), python("print(f(6 * 7))"), "It is 42."]
+    agent = CodeActAgent("actor", ReplayModel(replies), check_types=True)
+    dump_team(RoundRobinGroupChat([agent], max_turns=1), tmp_path / "team.yaml")
+    journal = Journal(tmp_path / "journal")
+
+    def stop(message: Any) -> None:
+        if "required parameter `x`" in message.to_text():
+            raise RuntimeError("stop here")
+
+    stopped = await Run.begin(prepare_run(str(tmp_path / "team.yaml"), TASK), journal).go(stop)
+    assert "stop here" in str(stopped.error)
+    [run] = journal.runs()
+    resumed = await Run.resume("last", journal).go(lambda message: None)
+    assert "It is 42." in resumed.messages[-1].to_text()
+    assert journal.count(run.id, "types") == 3
+
+
+async def test_code_that_is_too_much_to_read_runs(actor: MakeActor) -> None:
+    nested = "x = 1" + " + 1" * 5_000
+    large = "y = '" + "y" * 60_000 + "'"
+    client = Client(python(f"{nested}\nadd(x)"), python(f"{large}\nadd(y)"), python("if 1\n  add(1)"), "No.")
+    agent = actor(client, tools=[add], check_types=True)
+    for output in outputs(await stream(agent, TASK)):
+        assert "Nothing was run" not in output
