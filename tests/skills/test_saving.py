@@ -48,7 +48,7 @@ async def test_a_function_is_saved_with_what_it_needs_and_nothing_else(session: 
     head, _, source = code.partition("\n")
     assert head.startswith("# Judged ")
     assert "mutants killed" in head
-    for part in ("import re\n", "SEPARATOR = ','", "NUMBER = re.compile", "+ 0", "def parse_rows"):
+    for part in ("import re\n", 'SEPARATOR = ","', "NUMBER = re.compile", "+ 0", "def parse_rows"):
         assert part in source
     for part in ("json", "a variable of the session", "[0])\n"):
         assert part not in source
@@ -92,6 +92,41 @@ async def test_what_does_not_become_a_skill(
     assert said.startswith("ValueError: ")
     assert re.search(why, said), said
     assert list(skills.folder.path.iterdir()) == []
+
+
+async def test_values_are_those_of_the_source_or_else_of_the_session(session: Session, skills: Skills) -> None:
+    code = """\
+from dataclasses import dataclass
+from functools import lru_cache
+seen = {}
+rows = [1, 2, 3]
+most = len(rows)
+most += 1
+try:
+    import no_such_module
+except ImportError:
+    no_such_module = None
+@dataclass
+class Pair:
+    first: int
+    second: int
+@lru_cache
+def even(n):
+    return n == 0 or odd(n - 1)
+def odd(n):
+    return n != 0 and even(n - 1)
+def pair(n: int) -> Pair:
+    'Make a pair.'
+    seen[n] = Pair(most, even(n))
+    return [seen[n].first, seen[n].second, len(seen), no_such_module]
+pair(2), pair(4)
+"""
+    tests = "assert pair(2) == [4, True, 1, None]\nassert pair(3) == [4, False, 2, None]"
+    assert (await save(session, "pair", repr(tests), code=code)).startswith("Saved")
+    source = skills.folder.read("pair").code
+    for part in ("seen = {}\n", "most = 4\n", "try:\n", "@dataclass\n", "@lru_cache\n"):
+        assert part in source
+    assert "rows" not in source
 
 
 async def test_a_test_cannot_be_passed_by_looking_at_it(session: Session, skills: Skills) -> None:

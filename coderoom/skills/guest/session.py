@@ -16,6 +16,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _LONGEST_VALUE = 2000
+_KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.If, ast.Try)
 _DATA = (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None))
 
 Names = Dict[str, Any]
@@ -95,7 +96,7 @@ class _Found:
         short = bool(text)  # Whether the last statement has one line.
         for each in self._others:
             was_short, short = short, "\n" not in each and each[:1] != "@"
-            text += ("\n" if was_short and short else "\n\n\n" if text else "") + each
+            text = text + "\n" + each if was_short and short else (text.rstrip("\n") + "\n\n\n" + each).lstrip("\n")
         return text + "\n"
 
     def add(self, name: str, names: Names, needed_by: str) -> None:
@@ -111,31 +112,28 @@ class _Found:
         self._from[name] = names
         value = names[name]
         statement = _statement_of(name, value, names)
-        if statement is None:
-            if callable(value):
-                raise ValueError(
-                    "%r calls %r, which a skill cannot have, since its source is not in this session (it may be a "
-                    "function of the host): let %r take it as an argument" % (needed_by, name, needed_by)
-                )
-            if not _is_data(value):
-                raise ValueError(
-                    "%r uses the variable %r (%s), which a skill cannot have: let it be an argument"
-                    % (needed_by, name, type(value).__name__)
-                )
-            self._put(self._others, "%s = %r" % (name, value))
-            return
-        node, text, _ = statement
+        if statement is None and callable(value):
+            raise ValueError(
+                "%r calls %r, which a skill cannot have, since its source is not in this session (it may be a "
+                "function of the host): let %r take it as an argument" % (needed_by, name, needed_by)
+            )
+        node, text, _ = statement or (None, "", "")
         if isinstance(node, ast.ImportFrom) and node.module == "skills":
             self._add_of_skill(name, value, needed_by)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._put(self._imports, text)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_data(value):
+        elif _is_data(value) and not _counts_as_written(node):
             self._put(self._others, "%s = %r" % (name, value))
-        else:
+        elif isinstance(node, _KEPT):
             for each in _free_names(text):
                 if each != name:
                     self.add(each, names, name)
             self._put(self._others, text)
+        else:
+            raise ValueError(
+                "%r uses the variable %r (%s), which a skill cannot have: let it be an argument"
+                % (needed_by, name, type(value).__name__)
+            )
 
     def _add_of_skill(self, name: str, value: Any, needed_by: str) -> None:
         """Add a skill that is used under a name: its source becomes part of this one."""
@@ -160,6 +158,17 @@ def _is_data(value: Any) -> bool:
         return len(text) <= _LONGEST_VALUE and bool(ast.literal_eval(text) == value)
     except Exception:
         return False
+
+
+def _counts_as_written(node: Optional[ast.stmt]) -> bool:
+    """Whether a statement is meant, and not what its variable has become: it imports, or assigns a literal."""
+    if node is None or any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in ast.walk(node)):
+        return node is not None
+    try:
+        ast.literal_eval(getattr(node, "value", None) or "")
+    except (ValueError, SyntaxError):
+        return False
+    return isinstance(node, (ast.Assign, ast.AnnAssign))
 
 
 def _statement_of(name: str, value: Any, names: Names) -> Optional[Statement]:
@@ -230,7 +239,10 @@ def _bound_by(node: ast.stmt) -> Iterator[str]:
 def _free_names(text: str) -> List[str]:
     """The names that a statement takes from around it, in a stable order."""
     found = set()
-    tables = [symtable.symtable(text, "<skill>", "exec")]
+    try:
+        tables = [symtable.symtable(text, "<skill>", "exec")]
+    except SyntaxError:
+        raise ValueError("a skill cannot have this statement of the session: %s" % text[:200]) from None
     while tables:
         table = tables.pop()
         tables += table.get_children()
