@@ -28,6 +28,10 @@ class Clicks:
         await self._page.goto(self._url)
         self.number = 0
 
+    async def open(self, run: str) -> None:
+        """Click on a run in the list."""
+        await self.click(self._page.get_by_role("link", name=f"Task of {run}"))
+
     async def click(self, place: Locator) -> None:
         """Click, if that was not too often."""
         self.number += 1
@@ -80,26 +84,25 @@ async def test_ten_questions_take_four_clicks_at_most(tmp_path: Path) -> None:
     with serving(journal) as url:
         async with browsing() as browser, visiting(browser, 1280, "light") as page:
             by = Clicks(page, url)
-            run = lambda name: page.get_by_role("link", name=f"Task of {name}")  # noqa: E731
             outline = page.get_by_role("navigation", name="Outline")
 
             # Which attempt broke it, and what changed?
             await by.begin()
-            await by.click(run("broke"))
+            await by.open("broke")
             await by.click(outline.get_by_role("link", name="attempt 2 error"))
             await expect(page.locator(".changes ins")).to_have_text("+total = sum(valuess)")
             await expect(page.locator(".entry:target")).to_be_visible()
 
             # What did this run cost, and where?
             await by.begin()
-            await by.click(run("broke"))
+            await by.open("broke")
             await expect(page.locator(".facts").get_by_text("$0.02")).to_be_visible()
             await by.click(outline.get_by_role("link", name="Usage"))
             await expect(page.get_by_role("row", name="coder 2 3,000 200")).to_be_in_viewport()
 
             # Which host was refused?
             await by.begin()
-            await by.click(run("fetches"))
+            await by.open("fetches")
             await expect(page.locator(".facts").get_by_text("not reached: evil.example:443")).to_be_in_viewport()
             await by.click(outline.get_by_role("link", name="attempt 1 error"))
             await expect(page.get_by_text("it is not among the hosts").first).to_be_visible()
@@ -128,13 +131,13 @@ async def test_ten_questions_take_four_clicks_at_most(tmp_path: Path) -> None:
 
             # What exactly was the model asked, and what did it reply?
             await by.begin()
-            await by.click(run("broke"))
+            await by.open("broke")
             await by.click(page.get_by_role("link", name="request 6"))
             await expect(page.locator("#request-6 .conversation")).to_contain_text("sum(valuess)")
 
             # Where did the time go?
             await by.begin()
-            await by.click(run("broke"))
+            await by.open("broke")
             await by.click(outline.get_by_role("link", name="Time"))
             await expect(page.locator(".legend")).to_contain_text("model 7.0 s")
             await expect(page.locator(".legend")).to_be_in_viewport()
