@@ -36,7 +36,6 @@ from coderoom.errors import RequestError
 from coderoom.executors import forks_of
 from coderoom.models.compacting import CompactingContext
 from coderoom.outcome import Outcome
-from coderoom.sandbox import MOST_FORKS_IN_A_ROW
 from coderoom.steps import branch as current_branch
 from coderoom.steps import once
 
@@ -245,8 +244,9 @@ class BranchingAgent(CodingAgent[TurnT]):
     @property
     def branches_out(self) -> bool:
         """Whether the next step after a failure is taken in branches."""
-        many = len(self._variations) > 1 and self._variation is None
-        return many and self._runner.past.branchings < MOST_FORKS_IN_A_ROW
+        if len(self._variations) < 2 or self._variation is not None:
+            return False
+        return self._runner.past.branchings < forks_of(self._runner.given).most_forks_in_a_row
 
     async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
         """Say something, in a branch when all branches have ended."""

@@ -68,6 +68,11 @@ class Forks(Protocol):
         """
         ...
 
+    @property
+    def most_forks_in_a_row(self) -> int:
+        """How often the session can become a fork of itself."""
+        ...
+
     async def fork(self, count: int) -> Sequence[SandboxedExecutor]:
         """Make executors that go on from the state of the session: variables, files and all; each on its own.
 

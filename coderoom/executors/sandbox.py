@@ -19,7 +19,15 @@ from pydantic import ValidationError
 from coderoom.errors import RequestError
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.executors.config import LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
-from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
+from coderoom.sandbox import (
+    MOST_FORKS_IN_A_ROW,
+    MOST_FORKS_WITH_LANDLOCK,
+    Credential,
+    EngineName,
+    Limits,
+    SandboxConfig,
+    WallName,
+)
 from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
@@ -302,6 +310,12 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                 "Behind the wall 'docker' a session cannot be forked; use 'bubblewrap' or 'namespaces', where "
                 "`coderoom doctor` calls them complete, or 'landlock'."
             )
+
+    @property
+    def most_forks_in_a_row(self) -> int:
+        """How often the session can become a fork of itself, as far as its wall is known."""
+        wall = self._settings.wall if self._runtime is None else self._runtime.sandbox.wall
+        return MOST_FORKS_WITH_LANDLOCK if wall in ("landlock", "sandlock") else MOST_FORKS_IN_A_ROW
 
     async def fork(self, count: int = 1) -> list[SandboxCodeExecutor]:
         """Make executors that go on from the state of the session: variables, files and all; each on its own.

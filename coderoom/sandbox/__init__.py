@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.cell import STATE_LOST, remark_on
     from coderoom.sandbox.config import (
         MOST_FORKS_IN_A_ROW,
+        MOST_FORKS_WITH_LANDLOCK,
         Credential,
         EngineName,
         Limits,
@@ -68,6 +69,7 @@ __all__ = [
     "INTERPRETERS",
     "LANGUAGES",
     "MOST_FORKS_IN_A_ROW",
+    "MOST_FORKS_WITH_LANDLOCK",
     "PROCESSES_HELP",
     "PROGRAMS",
     "STATE_LOST",
@@ -137,7 +139,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.blocks_run": "BlocksRun combined named_file save_named",
         "coderoom.sandbox.cell": "STATE_LOST remark_on",
         "coderoom.sandbox.config": (
-            "MOST_FORKS_IN_A_ROW Credential EngineName Limits SandboxConfig SourceModule WallName"
+            "MOST_FORKS_IN_A_ROW MOST_FORKS_WITH_LANDLOCK Credential EngineName Limits SandboxConfig "
+            "SourceModule WallName"
         ),
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.editing": "EDITING_HELP",

@@ -30,6 +30,8 @@ from coderoom.sandbox.requirements import WORDS, check_packages
 MIB = 1024 * 1024
 MOST_FORKS_IN_A_ROW: Final = 24
 """How often a session may be a fork of a fork: the kernel allows 32 user namespaces inside of each other."""
+MOST_FORKS_WITH_LANDLOCK: Final = 12
+"""The same where Landlock keeps forks apart, of which the kernel allows 16 layers."""
 
 DEFAULTS = {
     "HOME": "/tmp",

@@ -10,7 +10,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor, forks_of, runner_for
-from coderoom.sandbox import WallName, host_functions
+from coderoom.sandbox import MOST_FORKS_IN_A_ROW, MOST_FORKS_WITH_LANDLOCK, WallName, host_functions
 from tests.executors.helpers import python, raw_local
 from tests.executors.helpers import run_in as run
 
@@ -100,3 +100,9 @@ async def test_the_end_of_the_executor_is_that_of_its_forks() -> None:
 def test_what_can_never_fork_says_what_can(executor: Any, why: str) -> None:
     with pytest.raises(RequestError, match=why):
         forks_of(executor())
+
+
+def test_there_are_fewer_in_a_row_where_landlock_keeps_them_apart() -> None:
+    walls: list[WallName] = ["none", "landlock", "sandlock"]
+    most = [SandboxCodeExecutor(wall=wall).most_forks_in_a_row for wall in walls]
+    assert most == [MOST_FORKS_IN_A_ROW, MOST_FORKS_WITH_LANDLOCK, MOST_FORKS_WITH_LANDLOCK]

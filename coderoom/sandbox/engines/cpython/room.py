@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.config import MOST_FORKS_IN_A_ROW
+from coderoom.sandbox.config import MOST_FORKS_IN_A_ROW, MOST_FORKS_WITH_LANDLOCK
 from coderoom.sandbox.engines.cpython.cells import natural
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.processes import (
@@ -43,7 +43,6 @@ _FORKING = 30.0
 _MOST_LOST = 3
 _T = TypeVar("_T")
 _MOST_SOCKETS = 64
-_MOST_NESTED_SOCKETS = 12  # The kernel allows 16 layers of Landlock, which keep abstract sockets of forks apart.
 
 
 class Places(NamedTuple):
@@ -175,9 +174,9 @@ class Room(ForkServerClient):
             parent.forks.add(room)
         return room
 
-    def check_can_fork(self, count: int, has_sockets: bool) -> None:
-        """Refuse forks of its session that the kernel would refuse; `has_sockets`: code may make Unix sockets."""
-        most = _MOST_NESTED_SOCKETS if has_sockets else MOST_FORKS_IN_A_ROW
+    def check_can_fork(self, count: int, layered: bool) -> None:
+        """Refuse forks of its session that the kernel would refuse; `layered`: they need Landlock to be kept apart."""
+        most = MOST_FORKS_WITH_LANDLOCK if layered else MOST_FORKS_IN_A_ROW
         if self._depth >= most:
             raise RequestError(f"The session is a fork of forks, {most} in a row, and cannot be forked again.")
         if len(self.forks) + count > MOST_FORKS:
