@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from autogen_core.models import LLMMessage, SystemMessage
 
 from coderoom._util.search_index import Entry, SearchIndex, words
+from coderoom._util.text import counted
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Effect, FunctionCall, HostFunction, host_functions
@@ -38,7 +39,7 @@ _NAMED = (
     'signature before you call one: `print(describe_tool("name"))`.'
 )
 _HIDDEN = (
-    "Your code can call {count:,} functions, which are defined already. Find those that you need, look at what "
+    "Your code can call {count}, which are defined already. Find those that you need, look at what "
     'was printed, and call them in your next code: `print(search_tools("what you want to do"))`. They are:'
 )
 _KNOWN = "These of the functions were found before; call them as they are:"
@@ -139,7 +140,7 @@ class ToolSearch:
         if self._shown == "names":
             parts = [_NAMED, "\n".join(map(_line, self._functions.values()))]
         else:
-            parts = [_HIDDEN.format(count=len(self._functions)), self._overview()]
+            parts = [_HIDDEN.format(count=counted(len(self._functions), "function")), self._overview()]
         return "\n\n".join([*parts, *_stubs([*self._own, *self._always])])
 
     def with_found(self, messages: list[LLMMessage]) -> list[LLMMessage]:

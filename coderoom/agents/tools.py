@@ -149,7 +149,8 @@ class Workbenches:
 def _kind_of(workbench: Workbench) -> str:
     """What to call the tools of a workbench: the name of an MCP server, if it has one."""
     server = getattr(getattr(workbench, "initialize_result", None), "serverInfo", None)
-    return str(getattr(server, "name", "") or type(workbench).__name__)[:_LONGEST_KIND]
+    name = " ".join(str(getattr(server, "name", "")).split())  # One line, since it is a line for the model.
+    return name[:_LONGEST_KIND] or type(workbench).__name__
 
 
 def check_limits(max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:
