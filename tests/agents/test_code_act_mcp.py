@@ -18,6 +18,7 @@ from autogen_core import CancellationToken
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 from coderoom.agents import CodeActAgent
+from coderoom.approval import NeverApprove
 from coderoom.configs import check_team, dump_team, load_team
 from coderoom.errors import RequestError
 from tests.agents.acting import MakeActor, outputs, remembered
@@ -259,3 +260,11 @@ def test_the_command_line_runs_it_and_leaves_nothing(tmp_path: Path, log: Path) 
     assert calls(log) == ["count pears"]
     assert not any(is_alive(pid) for pid in servers(log))
     assert os.getpid() not in servers(log)
+
+
+async def test_a_server_hints_at_effects(actor: MakeActor, log: Path) -> None:
+    code = "print(count('apples'))\ntry: take_out('apples')\nexcept PermissionError as error: print(error)"
+    client = Client(python(code), "Well.")
+    agent = actor(client, workbench=McpWorkbench(params(log)), call_approval=NeverApprove(reason="no"))
+    assert outputs(await stream(agent, TASK)) == ["12\ntake_out() was not allowed: no\n"]
+    assert calls(log) == ["count apples"]

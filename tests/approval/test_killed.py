@@ -32,6 +32,8 @@ sed -i 's/6 \* 6/6 * 7/; s/^print/while not os.path.exists("go"): time.sleep(0.0
 class Person:
     """Answers the questions of a command at its terminal, one after the other, in a thread."""
 
+    question = QUESTION
+
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, answers: list[str]) -> None:
         self.process, self.shown = process, b""
         self._terminal, self._answers = terminal, answers
@@ -43,7 +45,7 @@ class Person:
         with suppress(OSError):  # The other side is closed.
             while data := os.read(self._terminal, 65_536):
                 self.shown += data
-                if self.shown.count(QUESTION) > asked and self._answers:
+                if self.shown.count(self.question) > asked and self._answers:
                     asked += 1
                     os.write(self._terminal, self._answers.pop(0).encode())
 

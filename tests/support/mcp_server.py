@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from mcp.server.fastmcp import FastMCP, Image
+from mcp.types import ToolAnnotations
 from PIL import Image as Picture
 
 __all__ = ["server"]
@@ -25,14 +26,14 @@ def _note(line: str) -> None:
             file.write(line + "\n")
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True))
 def count(item: str) -> int:
     """How many of an item are in stock."""
     _note(f"count {item}")
     return _stock[item]
 
 
-@server.tool(name="take-out")
+@server.tool(name="take-out", annotations=ToolAnnotations(destructiveHint=True))
 def take_out(item: str, number: int = 1) -> str:
     """Take some of an item out of the stock."""
     _note(f"take_out {item} {number}")
