@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.errors import RequestError
-from coderoom.generation import Solution, write_solution
+from coderoom.generation import Solution, TestResult, write_solution
 from tests.support.commands import PYTEST
 
 from .examples import test_of
@@ -114,3 +114,20 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RequestError, match="cannot be written"):
         write_solution(solution_of(), tmp_path / "file")
+
+
+def test_a_property_of_an_object_that_the_code_returns_is_left_to_the_judge(tmp_path: Path) -> None:
+    cases = [
+        test_of("sums", inputs={"x": 1, "y": 2}, expected_output=3),
+        test_of("is", inputs={"x": 1, "y": 2}, property="result is not None"),
+    ]
+    made = [3, {"$object": {"type": "Sum", "fields": {"x": 3}}}]
+    results = [
+        TestResult(function="add", test=case.name, passed=True, actual_output=result)
+        for case, result in zip(cases, made, strict=True)
+    ]
+    files = write_solution(solution_of(tests={"add": cases}, test_results=tuple(results)), tmp_path)
+    assert files.tests is not None
+    text = files.tests.read_text()
+    assert "is not None" not in text
+    assert "# 1 more test of objects or arrays" in text

@@ -16,9 +16,11 @@ class Command:
         help: What it does, in a line.
         do: Does it in a `Chat`.
         complete: What the argument may be that begins so.
+        at_once: Whether it only looks, so that it need not wait until the team has ended.
     """
 
     argument: str
     help: str
     do: Callable[[Any, str], Awaitable[None]]
     complete: Callable[[str], Iterable[str]] | None = None
+    at_once: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +34,7 @@ from coderoom.runs.workspace import copy_in
 if TYPE_CHECKING:
     from coderoom.runs.prompt.chat import Chat
 
+_MENTIONED: Final = re.compile(r"(?<!\S)@(\S+)")
 _MOST_LISTED: Final = 200
 _MOST_LINES: Final = 400
 _LONGEST_TITLE: Final = 200
@@ -73,18 +76,27 @@ async def _help(chat: Chat, argument: str) -> None:
 
 async def _file(chat: Chat, argument: str) -> None:
     path, folder = _found(argument), chat.folder
-    if path.name in chat.files:
-        raise RequestError(f"A file {path.name!r} goes with the next task already.")
     if folder is None:
         raise RequestError(f"The team {chat.run.prepared.record.team!r} has no folder of this machine for files.")
+    is_inside = path.is_relative_to(folder.resolve())
+    name = str(path.relative_to(folder.resolve())) if is_inside else path.name
+    if name in chat.files:
+        raise RequestError(f"A file {name!r} goes with the next task already.")
     overlaid = chat.overlaid()
-    if overlaid is not None:
-        await overlaid.put(path.name, read_inside(path.parent, path.name, _MOST_BYTES))
-    elif path != folder / path.name:
+    if overlaid is not None and not is_inside:
+        await overlaid.put(name, read_inside(path.parent, name, _MOST_BYTES))
+    elif not is_inside:
         for notice in copy_in([path], folder):
             chat.say(notice, "yellow")
-    chat.files.append(path.name)
-    chat.say(f"{path.name} is in the working folder, and goes with the next task.", "dim")
+    chat.files.append(name)
+    chat.say(f"{name} is in the working folder, and goes with the next task.", "dim")
+
+
+async def attach_mentioned(chat: Chat, task: str) -> None:
+    """Have the files that a task mentions as `@PATH` go with it, as those of `/file` do."""
+    for name in dict.fromkeys(_MENTIONED.findall(task)):
+        with suppress(RequestError):  # Not a file, or one that goes with it already.
+            await _file(chat, name)
 
 
 def _found(name: str) -> Path:
@@ -311,7 +323,7 @@ def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Se
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "/help": Command("", "Lists the commands.", _help),
+    "/help": Command("", "Lists the commands.", _help, at_once=True),
     "/file": Command("PATH", "Copies a file into the working folder; it goes with the next task.", _file, paths),
     "/run": Command("CODE", "Runs Python code in the team's session; the model is told with the next task.", _run),
     "!": Command("COMMAND", "Runs a shell command there, in the same way.", _shell),
@@ -325,8 +337,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/model": Command("[NAME]", "Shows the models, or goes on with another one.", _model),
     "/team": Command("[NAME]", "Shows the team, or goes on with another one in the same folder.", _team, teams),
     "/approve": Command("[ask|always|team]", "Shows or sets whether you are asked before code runs.", _approve),
-    "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
-    "/cost": Command("", "Shows what they cost by list price.", _cost),
+    "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens, at_once=True),
+    "/cost": Command("", "Shows what they cost by list price.", _cost, at_once=True),
     "/save": Command(
         "FILE",
         "Writes the conversation as Markdown, or its code into a .py or .ipynb file.",

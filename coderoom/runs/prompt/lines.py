@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,9 +26,11 @@ class Reader(Protocol):
 
     Attributes:
         how: How a task is entered, in words.
+        looks: Does a line that is entered while the team works, if it is a command that only looks; else `None`.
     """
 
     how: str
+    looks: Callable[[str], Awaitable[None] | None] | None
 
     @property
     def region(self) -> Callable[[Callable[[], RenderableType]], Region] | None:
@@ -47,6 +49,7 @@ class Lines:
     how: str = (
         "Each line is a task; /help lists the commands. Ctrl-C ends a task; an empty line, exit or Ctrl-D the chat."
     )
+    looks: Callable[[str], Awaitable[None] | None] | None = None
     region: Callable[[Callable[[], RenderableType]], Region] | None = None
 
     def __init__(self, console: Console) -> None:

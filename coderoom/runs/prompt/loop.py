@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Final
 
 from rich.console import Console
 
 from coderoom._util.pictures import protocol_of
 from coderoom._util.terminal import pausing_for_questions
-from coderoom.errors import CodeRoomError, JournalError, SandboxUnavailable
+from coderoom.errors import CodeRoomError, JournalError, RequestError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
 from coderoom.runs.prompt.chat import Chat
-from coderoom.runs.prompt.commands import COMMANDS, find_command
+from coderoom.runs.prompt.commands import COMMANDS, attach_mentioned, find_command
 from coderoom.runs.prompt.lines import Reader, reading_tasks
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import executors_of, start_sandboxes
@@ -47,6 +48,7 @@ async def chat(
         has_prompt = reader.region is not None
         view = RunView(console, tasks_elsewhere=has_prompt, opener=opener, region=reader.region)
         chatting = Chat(run, console, view)
+        reader.looks = partial(_look, chatting)
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process)
     repeated = set(map(id, chatting.repeated))
@@ -86,12 +88,22 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
             end_descendants()
 
 
+def _look(chat: Chat, line: str) -> Awaitable[None] | None:
+    """What does a command that only looks, so that it need not wait; `None` if the line is no such command."""
+    try:
+        command, argument = find_command(line)
+    except RequestError:
+        return None
+    return command.do(chat, argument) if command.at_once else None
+
+
 async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
     """Do what a line says: a command, or a task, whose record is returned."""
-    if is_task or line[0] not in "/!":
+    if is_task:
         return await chat.go(line)
-    if line[:2] in ("//", "!!"):  # A task that begins with what commands begin with.
-        return await chat.go(line[1:])
+    if line[0] not in "/!" or line[:2] in ("//", "!!"):  # Two, for a task that begins with what commands begin with.
+        await attach_mentioned(chat, line)
+        return await chat.go(line.removeprefix(line[0]) if line[0] in "/!" else line)
     try:
         command, argument = find_command(line)
         await command.do(chat, argument)

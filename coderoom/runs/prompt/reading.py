@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from time import monotonic
@@ -70,6 +70,7 @@ class Prompt:
         "Enter sends a task, Alt-Enter begins a line, Tab completes, /help lists the commands. What is typed while the "
         "team works is its next task. Ctrl-C ends a task; Ctrl-D or exit the chat."
     )
+    looks: Callable[[str], Awaitable[None] | None] | None = None
 
     def __init__(self, console: Console, *, commands: Mapping[str, Command], history: Path | None = None) -> None:
         self._console = console
@@ -82,6 +83,7 @@ class Prompt:
         self._kept = Document()
         self._last_key = 0.0
         self._editor: asyncio.Task[None] | None = None
+        self._look: asyncio.Future[None] | None = None  # Kept, so that it is not collected.
         self._questions: set[object] = set()
         self._is_aside = True
         self._may_show = asyncio.Event()
@@ -133,6 +135,16 @@ class Prompt:
         self.redraw()
         self._console.print(Text(f"\n{MARK}{_shortened(task)}", style="bold"))
         return task
+
+    def _enter(self, task: str) -> None:
+        is_working = not (self._is_reading or self._is_starting)
+        look = self.looks(task) if is_working and self.looks is not None else None
+        if look is not None:
+            self._look = asyncio.ensure_future(look)
+            return
+        self._queue.append(task)
+        self._changed.set()
+        self.redraw()
 
     def take_back(self) -> None:
         """Put the tasks that wait into the line again, to be changed, sent or cleared."""
@@ -317,9 +329,7 @@ class Prompt:
                 buffer.insert_text("\n")
             elif task := buffer.text.strip():
                 buffer.reset(append_to_history=True)
-                self._queue.append(task)
-                self._changed.set()
-                self.redraw()
+                self._enter(task)
 
         @keys.add("escape", "enter", filter=in_line)
         def _(event: KeyPressEvent) -> None:

@@ -177,6 +177,16 @@ def test_a_file_goes_with_the_next_task(chats: Chats) -> None:
     assert not any("notes.txt" in each for each in others)
 
 
+def test_files_that_a_task_mentions_go_with_it_from_where_they_are(chats: Chats) -> None:
+    (chats.work / "data").mkdir(parents=True)
+    (chats.work / "data" / "a.csv").write_text("1,2")
+    (chats.path / "notes.txt").write_text("in it")
+    chats.say("Look at @notes.txt and @work/data/a.csv for me@home.org or @nobody.", replies=SETS)
+    first = chats.requests()[0]
+    assert "Files in the working folder: notes.txt, data/a.csv" in first
+    assert sorted(path.name for path in chats.work.iterdir()) == ["a.txt", "data", "notes.txt"]
+
+
 def test_an_unknown_command_reaches_no_model(chats: Chats) -> None:
     shown = chats.say("/fiel x", "/run", "/vars now", "//usr is full", replies=SETS)
     assert "did you mean /file?" in shown

@@ -80,6 +80,8 @@ def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
     chat.until("while not os.path.exists")
     chat.type("And then this.", "Enter", "half of a ta")
     chat.until("queued: And then this.")
+    chat.type("C-u", "/tokens", "Enter", "half of a ta")
+    chat.until("last task")  # It does not wait for the end of the task.
     (chat.folder / "w" / "go").touch()
     chat.until("The second answer.")
     assert chat.tasks() == ["Begin.", "And then this."]
