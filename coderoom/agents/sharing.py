@@ -20,8 +20,8 @@ def share_session(agents: Sequence[CodingAgent[Any]]) -> None:
         agents: The agents, none of which has run code.
 
     Raises:
-        ValueError: Their executors keep no variables or have different configs, or initial variables or imports of the
-            same name are different.
+        ValueError: Their executors keep no variables or have different configs, initial variables or imports of the
+            same name are different, or the code of one could call functions without what decides about its own calls.
     """
     first = agents[0]
     for agent in agents:
@@ -36,6 +36,7 @@ def share_session(agents: Sequence[CodingAgent[Any]]) -> None:
             )
     actors = [agent for agent in agents if isinstance(agent, CodeActAgent)]
     _check_names(actors)
+    _check_calls(actors)
     shared = SharedSession(first.code_executor, [agent._session for agent in actors])
     for agent in agents:
         agent._runner.share(shared)
@@ -59,4 +60,17 @@ def _check_names(agents: Sequence[CodeActAgent]) -> None:
             if before != value:
                 raise ValueError(
                     f"{known!r} and {agent.name!r} share a session and begin with different values of {name!r}."
+                )
+
+
+def _check_calls(agents: Sequence[CodeActAgent]) -> None:
+    """Refuse that code calls a function of another agent which its own agent would ask about, or forbid."""
+    offering = [agent for agent in agents if agent._tools or agent._workbench]
+    for agent in agents:
+        asks = agent._call_approval is not None
+        for other in offering if asks or agent._call_rules else ():
+            if agent._call_rules != other._call_rules or asks != (other._call_approval is not None):
+                raise ValueError(
+                    f"The code of {agent.name!r} can call the functions of {other.name!r} in a shared session: give "
+                    "both the same call_rules, and both a call_approval or none."
                 )

@@ -19,6 +19,7 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core import CancellationToken
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, Variation
+from coderoom.approval import CallRule
 from coderoom.configs import ReplayModel, dump_team, load_team
 from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
@@ -104,11 +105,31 @@ async def test_initial_variables_of_all_are_there_from_the_beginning(share: Make
             lambda: [actor("a", initial_variables={"x": 1}), actor("b", initial_variables={"x": 2})],
             "different values of 'x'",
         ),
+        (
+            lambda: [
+                actor("careful", call_rules=[CallRule(function="order", effect="forbidden")]),
+                actor("buyer", tools=[Shop().order]),
+            ],
+            "The code of 'careful' can call the functions of 'buyer'",
+        ),
     ],
 )
 def test_what_cannot_share_is_refused_at_once(agents: Callable[[], Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         CodingTeam(agents(), shared_session=True)
+
+
+async def test_what_is_forbidden_to_one_is_forbidden_to_the_code_of_all(share: MakeTeam) -> None:
+    shop = Shop()
+    rules = [CallRule(function="order", effect="forbidden")]
+    team = share(
+        coder("coder", python("await order('pear')")),
+        actor("reader", python("await order('pear')"), "No."),
+        actor("buyer", "Nothing.", tools=[shop.order], call_rules=rules),
+    )
+    printed = outputs((await team.run(task=TASK)).messages)
+    assert [each.count("PermissionError: order() is forbidden here") for each in printed] == [1, 1]
+    assert shop.calls == []
 
 
 async def test_different_functions_of_one_name_are_refused(share: MakeTeam) -> None:
