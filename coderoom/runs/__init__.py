@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.export.run import export_run
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
-    from coderoom.runs.journal import Journal, RunEntry, Step, Writer, open_journal
+    from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
     from coderoom.runs.observers import Recorder, exporting
     from coderoom.runs.prompt.loop import chat
     from coderoom.runs.record import RunRecord
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         run_team,
     )
     from coderoom.runs.view import RunView, team_tree
+    from coderoom.runs.writer import Writer
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -111,7 +112,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.runs.export.run": "export_run",
         "coderoom.runs.interrupts": "EXIT_INTERRUPTED",
         "coderoom.runs.review": "Reviewed asking_a_person",
-        "coderoom.runs.journal": "Journal RunEntry Step Writer open_journal",
+        "coderoom.runs.journal": "Journal RunEntry Step open_journal",
+        "coderoom.runs.writer": "Writer",
         "coderoom.runs.observers": "Recorder exporting",
         "coderoom.runs.record": "RunRecord",
         "coderoom.runs.run_log": "RunLog",

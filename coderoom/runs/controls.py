@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from coderoom.errors import JournalError
-from coderoom.runs.journal import Writer
+from coderoom.runs.writer import Writer
 
 POLL_SECONDS: Final = 0.5
 """How often a run looks into the journal."""

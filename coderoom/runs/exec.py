@@ -26,9 +26,9 @@ from coderoom.runs.exec_result import BlockRun, FileResult, without_state
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
-from coderoom.runs.journal import Writer
 from coderoom.runs.review import Ask, review
 from coderoom.runs.workspace import FileChanges, open_workspace
+from coderoom.runs.writer import Writer
 from coderoom.sandbox import (
     CANCELLED_CODE,
     Artifact,

@@ -1,43 +1,37 @@
 """The journal: the durable record of all runs, in the database. Only `listing` knows the tables of runs too.
 
-`request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `_Owners` knows if it
+`request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `Owners` knows if it
 still does.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from coderoom._util.database import OFF, REQUIRED
 from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
-from coderoom.errors import JournalError, RequestError
+from coderoom.errors import RequestError
 from coderoom.runs.asked import Asked
-from coderoom.runs.doing import Doings
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
+from coderoom.runs.owners import Owners
 from coderoom.runs.shown import run_html
 from coderoom.runs.totals import totals_of
 from coderoom.steps import CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, MODEL
 
 if TYPE_CHECKING:
     import pandas
-
-T = TypeVar("T")
 
 MESSAGE: Final = "message"
 TASK: Final = "task"
@@ -142,7 +136,7 @@ class Journal(Listing, Asked):
     def __init__(self, path: str | Path | None = None, *, required: bool = False) -> None:
         super().__init__(path)
         self.required = required
-        self._owners = _Owners(self.path)
+        self._owners = Owners(self.path)
 
     # --- Writing ---
 
@@ -457,159 +451,6 @@ def open_journal(named: str | None = None, *, off: bool = False) -> Journal | No
 
 def _mark() -> str:
     return f"{platform.node() or 'this-machine'} {os.getpid()}"
-
-
-class Writer:
-    """Writes one run into the journal. One that cannot be written ends a run only if the run requires it.
-
-    Args:
-        journal: The journal; `None`: nothing is written.
-
-    Attributes:
-        run: The id of the run; `None` if it is not in the journal.
-        failure: Why nothing is written any more; empty if that is not so.
-        doings: What the run does at this moment.
-
-    Raises:
-        JournalError: Any method raises it if the journal cannot be written, and is required.
-    """
-
-    def __init__(self, journal: Journal | None) -> None:
-        self.run: str | None = None
-        self.failure = ""
-        self.doings = Doings()
-        self._told: list[dict[str, Any]] = []
-        self._journal = journal
-        self._number = 0
-        self._lock = RLock()  # Functions of the host are called in threads.
-
-    @property
-    def journal(self) -> Journal | None:
-        """The journal, if there is one."""
-        return self._journal
-
-    @property
-    def path(self) -> Path | None:
-        """The journal's file; `None` without a journal."""
-        return None if self._journal is None else self._journal.path
-
-    def hide_values(self, secrets: Mapping[str, str]) -> None:
-        """Have these values replaced in what is written."""
-        if self._journal is not None:
-            self._journal.hide_values(secrets)
-
-    def begin(
-        self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any], run: str | None = None
-    ) -> None:
-        """Add the run; the arguments are those of a `RunEntry`, and its id, if it has one already."""
-        self.run = self._try(lambda journal: journal.begin(command, name, task, model, request, run))
-
-    def write(
-        self,
-        kind: str,
-        result: Any,
-        *,
-        request: Any = None,
-        actor: str = "",
-        key: str = "",
-        seconds: float = 0.0,
-        contents: Mapping[str, bytes] | None = None,
-    ) -> None:
-        """Add a step; the arguments are those of a `Step`, and the contents that it refers to by hash."""
-        with self._lock:
-            self._number += 1
-            number = self._number
-        self._add(Step(number, kind, actor, key, time.time(), seconds, request, result), contents)
-
-    def _add(self, step: Step, contents: Mapping[str, bytes] | None) -> None:
-        self._try(lambda journal: journal.add(str(self.run), step, contents))
-
-    def write_doings(self) -> None:
-        """Write what the run does at this moment, if that has changed."""
-        if (doings := self.doings.facts()) != self._told:
-            self._told = doings
-            self._try(lambda journal: journal.tell(str(self.run), doings))
-
-    def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
-        """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""
-        is_kept = False
-        try:
-            self._try(lambda journal: journal.end(str(self.run), outcome, facts))
-            is_kept = not self.failure
-        finally:
-            if self._journal is not None and self.run is not None and not is_kept:
-                self._journal.give_room()
-                with suppress(JournalError):
-                    self._journal.end(self.run, outcome, facts)
-
-    def discard(self) -> None:
-        """Remove a run in which nothing was asked."""
-        self.close("cancelled", {})
-        self._try(lambda journal: journal.remove([str(self.run)]))
-
-    def _try(self, use: Callable[[Journal], T]) -> T | None:
-        if self._journal is None or self.failure:
-            return None
-        try:
-            return use(self._journal)
-        except JournalError as error:
-            if self._journal.required:
-                raise
-            self.failure = f"{error} The run goes on without it, and cannot be resumed."
-            return None
-
-
-_TRIES: Final = 20
-_files: Final[dict[Path, int]] = {}
-"""The open files. None is ever closed: that would end all locks of this process."""
-_ours: Final[set[tuple[int, Path, str]]] = set()
-
-
-class _Owners:
-    """The locks on the runs of a journal, by its file. They also work between containers that share its folder."""
-
-    def __init__(self, journal: Path) -> None:
-        self._path = Path(f"{journal.resolve()}-owners")
-
-    def take(self, run: str) -> bool:
-        """Have this process work on a run; return whether no other one does."""
-        for _ in range(_TRIES):  # Others may look at it at this moment.
-            if self._is_ours(run) or self._lock(run, fcntl.LOCK_EX | fcntl.LOCK_NB, make=True):
-                _ours.add((os.getpid(), self._path, run))
-                return True
-            time.sleep(0.01)
-        return False
-
-    def leave(self, run: str) -> None:
-        """This process does not work on a run any more."""
-        if self._is_ours(run):
-            self._lock(run, fcntl.LOCK_UN)
-            _ours.discard((os.getpid(), self._path, run))
-
-    def has(self, run: str) -> bool:
-        """Whether a process works on a run."""
-        if self._is_ours(run):
-            return True
-        with suppress(FileNotFoundError):
-            if not self._lock(run, fcntl.LOCK_SH | fcntl.LOCK_NB):
-                return True
-            self._lock(run, fcntl.LOCK_UN)
-        return False
-
-    def _is_ours(self, run: str) -> bool:
-        return (os.getpid(), self._path, run) in _ours
-
-    def _lock(self, run: str, operation: int, *, make: bool = False) -> bool:
-        if self._path not in _files:
-            flags = os.O_CREAT if make else 0
-            writes = make or os.access(self._path, os.W_OK)
-            _files[self._path] = os.open(self._path, flags | (os.O_RDWR if writes else os.O_RDONLY), 0o600)
-        byte = int.from_bytes(sha256(run.encode()).digest()[:7])
-        try:
-            fcntl.lockf(_files[self._path], operation, 1, byte)
-        except (BlockingIOError, PermissionError):  # POSIX allows either for a lock that another process has.
-            return False
-        return True
 
 
 FILES_IN: Final = "\n\nFiles in the working folder: "

@@ -33,10 +33,11 @@ from coderoom.agents import metadata as keys
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.generation import BranchesJudged
 from coderoom.runs.controls import POLL_SECONDS
-from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
+from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, summary
 from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.said import Said, undone_in
 from coderoom.runs.story import Branching, Check, message_of, tell_steps
+from coderoom.runs.writer import Writer
 from coderoom.steps import CODE, MODEL, StepObserver, branch
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
