@@ -199,6 +199,11 @@ class CodeActSession:
         return result
 
     @property
+    def failures(self) -> int:
+        """How often code has failed, and was not undone, since the session began."""
+        return self._failed
+
+    @property
     def code(self) -> tuple[CodeBlock, ...]:
         """What has set the variables of the session, and succeeded."""
         first = () if self._variables is None else (self._variables,)

@@ -46,6 +46,7 @@ class TypeCheck:
         # What code that has failed may have bound, and whether that can be told.
         self._maybe: set[str] = set()
         self._is_open = False
+        self._failures = 0
 
     async def run(
         self,
@@ -58,9 +59,10 @@ class TypeCheck:
     ) -> Attempt:
         """Check the blocks of a reply, and run them in the session if nothing is wrong.
 
-        In a session that other agents use too, nothing is checked: what their code binds is not known.
+        Nothing is checked where it is not known what has been bound: in a session that other agents use too, and after
+        code of a person that has failed.
         """
-        if session.shared is not None:
+        if session.shared is not None or session.failures > self._failures:
             return await session.run(number, selection, context, cancellation_token, on_output)
         functions, before = await session.functions(), session.code
 
@@ -76,6 +78,7 @@ class TypeCheck:
         return attempt
 
     def _note_failed(self, blocks: Sequence[CodeBlock]) -> None:
+        self._failures += 1
         for code in _python(blocks):
             read = read_names(code)
             self._is_open = self._is_open or (read is not None and read.is_open)

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from coderoom.sandbox.guest.magics import translate
 
-LONGEST = 50_000
-"""Longer code is not read."""
+_LONGEST = 20_000
+_MOST_LINES_WITH_COMMANDS = 500
 _NAMESPACES = ("globals", "locals", "vars")
 _OPENING = ("exec", "__builtins__", "__main__", *_NAMESPACES)
 _OPENING_ATTRIBUTES = ("f_globals", "f_locals", "f_builtins", "run_path", "run_module", "run_cell", "__dict__")
@@ -302,7 +302,7 @@ def _last_name(node: ast.expr) -> str:
 @lru_cache(maxsize=256)
 def read_names(code: str) -> Names | None:
     """The names of code; `None` if it is not Python, or is too much to read."""
-    if len(code) > LONGEST or "\0" in code:
+    if len(code) > _LONGEST or "\0" in code:
         return None
     try:
         with warnings.catch_warnings():
@@ -310,6 +310,8 @@ def read_names(code: str) -> Names | None:
             try:
                 tree = ast.parse(code)
             except SyntaxError:
+                if code.count("\n") > _MOST_LINES_WITH_COMMANDS:
+                    return None
                 code = translate(code)
                 tree = ast.parse(code)
         return Names(code, tree)
