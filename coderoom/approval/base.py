@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, call_in_loop
 from coderoom.approval.answers import Edited, FinalNo, as_response, no
-from coderoom.approval.calls import CallRequest
+from coderoom.approval.calls import Always, CallRequest
 from coderoom.errors import BudgetExceeded
 from coderoom.models.services import in_words
 from coderoom.steps import APPROVAL, once
@@ -165,6 +165,7 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
     ) -> ApprovalResponse | None:
         """Ask in order; about code that one of them has `edited`, all but the `editor`."""
         agreed: list[str] = []
+        kind: type[ApprovalResponse] = ApprovalResponse
         for place, approval in enumerate(self._approvals):
             # A chain without an opinion leaves the decision to the next approval of the outer chain.
             if place == editor and edited is not None:
@@ -185,12 +186,11 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
             if self._mode == "first":
                 return edited or response
             agreed.append(response.reason)
+            kind = Always if isinstance(response, Always) else kind  # The others are asked again all the same.
         if not agreed:
             return None
         reason = " ".join(filter(None, agreed))
-        return (
-            edited.model_copy(update={"reason": reason}) if edited else ApprovalResponse(approved=True, reason=reason)
-        )
+        return edited.model_copy(update={"reason": reason}) if edited else kind(approved=True, reason=reason)
 
     async def close(self) -> None:
         """Close all approvals of the chain, even if one of them fails."""

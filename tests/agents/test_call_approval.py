@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from autogen_agentchat.agents import ApprovalFuncType
@@ -224,7 +224,10 @@ async def test_an_edited_call_is_another_call_of_the_same_function(
     assert len(bank.paid) == result.endswith(("7", "8"))
 
 
-async def test_always_holds_for_persons_in_one_session(actor: MakeActor, bank: Bank) -> None:
+@pytest.mark.parametrize("mode", ["first", "all"])
+async def test_always_holds_for_persons_in_one_session(
+    actor: MakeActor, bank: Bank, mode: Literal["first", "all"]
+) -> None:
     questions: list[str] = []
 
     def answer(question: str) -> str:
@@ -232,7 +235,7 @@ async def test_always_holds_for_persons_in_one_session(actor: MakeActor, bank: B
         return "always"
 
     rule = Rule(pattern=r"to='Eve'", action="deny", reason="not to her")
-    approval = ChainApproval([RuleApproval([rule]), InputApproval(answer)])
+    approval = ChainApproval([RuleApproval([rule]), InputApproval(answer)], mode)
     code = "pay(1)\npay(2)\ntry: pay(3, 'Eve')\nexcept PermissionError as error: print(error)"
     agent = actor(Client(*[python(code), "Done."] * 2), tools=bank.functions, call_approval=approval)
     items = await stream(agent, "Pay.")

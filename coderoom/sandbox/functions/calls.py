@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from coderoom._util.tasks import Deadline, call_in_loop, pausing_deadlines, retrieve_exception, run_uncancellable
+from coderoom.errors import SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten
@@ -243,7 +244,8 @@ class Calls:
             self._cancel(long)
         if tasks:  # A task that ignores its cancellation is left running; its answer is dropped.
             await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
-        await self._stopped.aclose()  # Of a decision that ignores its cancellation.
+        with contextlib.suppress(SandboxUnavailable):  # All of it has ended.
+            await self._stopped.aclose()  # Of a decision that ignores its cancellation.
         with contextlib.suppress(ConnectionError):
             if unanswered:
                 self._replies.send_now({"op": "ended", "error": error_data(RuntimeError(ENDED))})
