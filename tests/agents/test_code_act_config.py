@@ -36,7 +36,7 @@ EVERYTHING: dict[str, Any] = {
     "initial_imports": {"m": "math", "path": "os.path"},
     "branches": 3,
     "skills": "~/skills",
-    "call_rules": [{"function": "delete_*", "effect": "write", "arguments": {"path": "/tmp/.*"}}],
+    "call_rules": [{"function": "delete_*", "effect": "write", "arguments": {"path": "/tmp/.*"}, "inverse": ""}],
     "check_types": True,
     "tools_in_prompt": "names",
     "max_tool_tokens": 900,
