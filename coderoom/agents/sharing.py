@@ -20,8 +20,9 @@ def share_session(agents: Sequence[CodingAgent[Any]]) -> None:
         agents: The agents, none of which has run code.
 
     Raises:
-        ValueError: Their executors keep no variables or have different configs, initial variables or imports of the
-            same name are different, or the code of one could call functions without what decides about its own calls.
+        ValueError: Their executors keep no variables or have different configs; initial variables or imports of the
+            same name, or folders of skills, are different; or the code of one could call functions without what
+            decides about its own calls.
     """
     first = agents[0]
     for agent in agents:
@@ -52,10 +53,11 @@ def _differences(one: SandboxCodeExecutor, other: SandboxCodeExecutor) -> list[s
 
 
 def _check_names(agents: Sequence[CodeActAgent]) -> None:
-    """Refuse different initial variables and imports of the same name."""
+    """Refuse different initial variables and imports of the same name, and different folders of skills."""
     found: dict[str, tuple[str, Any]] = {}
     for agent in agents:
-        for name, value in {**agent._initial_variables, **agent._initial_imports}.items():
+        folder = {} if agent._skills is None else {"skills": agent._skills.folder.path}
+        for name, value in {**agent._initial_variables, **agent._initial_imports, **folder}.items():
             known, before = found.setdefault(name, (agent.name, value))
             if before != value:
                 raise ValueError(

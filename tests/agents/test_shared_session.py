@@ -99,6 +99,7 @@ async def test_initial_variables_of_all_are_there_from_the_beginning(share: Make
         ),
         (lambda: [CodeExecutorAgent("a", executor(state="fresh"))], "state='session'; that of 'a' is another"),
         (lambda: [CodeExecutorAgent("a", LocalCodeExecutor())], "state='session'; that of 'a' is another"),
+        (lambda: [actor("a", skills="s"), actor("b", skills="t")], "begin with different values of 'skills'"),
         (lambda: [coder("a"), autogens("b", LocalCodeExecutor())], "The code of 'b' cannot run in a shared"),
         (lambda: [autogens("b", SandboxCodeExecutor())], "The code of 'b' cannot run in a shared"),
         (
