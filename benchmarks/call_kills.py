@@ -155,7 +155,7 @@ class Run:
 @contextmanager
 def a_room() -> Iterator[tuple[Path, OpenAIServer]]:
     """A folder with the team, and its model."""
-    with tempfile.TemporaryDirectory() as name, OpenAIServer([CODE, "It is paid."]) as server:
+    with tempfile.TemporaryDirectory() as name, OpenAIServer([CODE, *["It is paid."] * 2]) as server:
         (Path(name) / "team.json").write_text(json.dumps(TEAM))
         yield Path(name), server
 
@@ -188,7 +188,8 @@ def trial(seed: int) -> str:
                   if not ledger[f"done {number}"] and number not in unknown]  # fmt: skip
         if sum(asked.values()) > CALLS + 1 or any(asked[number] > 1 + (number == call) for number in asked):
             wrong.append(f"asked {dict(asked)}")
-        if second.process.returncode != 0 or "It is paid." not in second.shown:
+        ended = "nothing is left to do" in second.shown  # It was killed after its end.
+        if not ended and (second.process.returncode != 0 or "It is paid." not in second.shown):
             wrong.append("the resumed run did not end well")
         told = (
             f"seed {seed}, call {call} {moment}: asked {dict(asked)}, unknown {unknown}, done {dict(ledger - before)}"
