@@ -59,6 +59,11 @@ class Processes:
         """The processes that have joined and still run."""
         return _same(self._joined)
 
+    def end_joined(self) -> None:
+        """Kill the processes that have joined, but not what is below them."""
+        for pid in self.joined():
+            _kill(pid, signal.SIGKILL)
+
     def pids(self, supervisor: int = 0) -> list[int]:
         """All of them; another process than the supervisor has to say which one that is."""
         if not self.nested:

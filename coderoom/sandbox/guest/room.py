@@ -80,9 +80,9 @@ class RoomSupervisor(ForkServer):
                 for _ in range(_MOST_TRIES):
                     if self._end_all([]):
                         break
-                for pid in self._processes.joined():
-                    os.kill(pid, signal.SIGKILL)
-                folders.remove_folder(self._config["own"], self._config["scratch"])
+                self._processes.end_joined()
+                with contextlib.suppress(OSError):  # Code has moved it. What is left is removed with the first room's.
+                    folders.remove_folder(self._config["own"], self._config["scratch"])
 
     def handle(self, message: dict[str, Any], fds: list[int]) -> None:
         """Answer a request that does not ask for a fork."""
