@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .isolation import linux
@@ -283,7 +283,7 @@ class Disk:
         self._bytes, self._files = self._free()
         self._since = self._now() - _CLOCK_STEP
 
-    def is_overdrawn(self, pids: list[int], ours: set[int]) -> bool:
+    def is_overdrawn(self, pids: Callable[[], list[int]], ours: set[int]) -> bool:
         """Whether too much was written; if so, count from here, so that code can remove what it wrote.
 
         `ours` are those of the processes that run no code, and whose children become programs.
@@ -293,7 +293,7 @@ class Disk:
             return False
         # Other processes may have used the space.
         size, count = self._measure()
-        if size + self._nameless(pids, ours) <= self._limit and count <= _MOST_FILES:
+        if size + self._nameless(pids(), ours) <= self._limit and count <= _MOST_FILES:
             return False
         self._bytes, self._files = free, files
         return True

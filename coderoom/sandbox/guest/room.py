@@ -145,7 +145,7 @@ class RoomSupervisor(ForkServer):
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
-        elif self._disk.is_overdrawn(self._processes.pids(), self.programs | {os.getpid()}):
+        elif self._disk.is_overdrawn(self._processes.pids, self.programs | {os.getpid()}):
             limit = "disk"
         if limit is not None:
             # An event of its own, since checkpoints report the ends of their own forks.

@@ -30,9 +30,9 @@ def test_the_clock_of_this_machine_does_not_matter(
     assert tmp_path.stat().st_mtime_ns == changed
     (tmp_path / "one").write_bytes(b"x" * 8 * MIB)
     os.utime(tmp_path / "one", (0, 0))
-    assert not disk.is_overdrawn([], set())
+    assert not disk.is_overdrawn(list, set())
     (tmp_path / "another").write_bytes(b"x" * 24 * MIB)
-    assert disk.is_overdrawn([], set())
+    assert disk.is_overdrawn(list, set())
 
 
 @pytest.mark.slow
