@@ -207,7 +207,8 @@ class RoomSupervisor(ForkServer):
             opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
         else:
             opened = [folders.open_folder(path, self._config["scratch"]) for path in self._config["folders"]]
-        with socket.socket(fileno=os.dup(fd)) as sock:
+        # The host may not wait for them any longer.
+        with socket.socket(fileno=os.dup(fd)) as sock, contextlib.suppress(ConnectionError):
             send_packet(sock, b".", opened)
         for each in opened:
             os.close(each)

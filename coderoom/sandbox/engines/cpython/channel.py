@@ -145,6 +145,8 @@ class HostChannel:
                 data, fds = receive_packet(self._sock)
             except BlockingIOError:
                 return
+            except ConnectionResetError:  # What the other side has sent before can still be read.
+                continue
             except OSError:
                 data, fds = b"", []
             for fd in fds:
