@@ -30,6 +30,9 @@ from tests.agents.acting import MakeActor, outputs
 from tests.agents.helpers import Client, python, stream
 
 
+Writes = Annotated[str, Effect("write")]
+
+
 class Bank:
     """Functions that write, whose calls are noted, and a person who allows what is below 50."""
 
@@ -278,8 +281,12 @@ def test_a_declared_effect_is_never_lost(actor: MakeActor) -> None:
     def misplaced(number: Annotated[int, Effect("write")]) -> None:
         """At a parameter."""
 
+    def named() -> Writes | None:
+        """By a name of its own, in a union."""
+
     for function, message in (
         (text, r"text\(\) need a call_approval"),
+        (named, r"named\(\) need a call_approval"),
         (unknown, r"unknown\(\) cannot be read"),
         (misplaced, r"belongs to its result"),
     ):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from coderoom.errors import RequestError
 
@@ -67,9 +68,7 @@ def declared_effect(function: Any, annotations: Mapping[str, Any], scope: dict[s
     found = [each for each in (getattr(plain, _ATTRIBUTE, None),) if isinstance(each, Effect)]
     name = getattr(plain, "__name__", "the function")
     for where, annotation in annotations.items():
-        if Effect.__name__ not in repr(annotation):  # Most have none, and are not evaluated again.
-            continue
-        there = [each for each in _remarks(name, annotation, scope) if isinstance(each, Effect)]
+        there = list(_effects_in(_hint(name, annotation, scope)))
         if there and where != "return":
             raise RequestError(
                 f"The effect of {name}() belongs to its result, as in `-> Annotated[None, Effect({there[0].name!r})]`, "
@@ -81,16 +80,30 @@ def declared_effect(function: Any, annotations: Mapping[str, Any], scope: dict[s
     return found[0] if found else None
 
 
-def _remarks(name: str, annotation: Any, scope: dict[str, Any]) -> tuple[Any, ...]:
+def _hint(name: str, annotation: Any, scope: dict[str, Any]) -> Any:
+    """What an annotation means; `None` if it is a text that cannot be read, and names no effect."""
+    if not isinstance(annotation, str):
+        return annotation
+    if hasattr(builtins, annotation):  # As that of most parameters.
+        return None
+
     def named() -> None:
         """Carries the annotation."""
 
     named.__annotations__ = {"it": annotation}
     try:
-        hint = typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
+        return typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
     except Exception as error:  # Evaluating it may fail in any way.
+        if Effect.__name__ not in annotation:
+            return None
         raise RequestError(
             f"The annotation {annotation!r} of {name}() cannot be read ({type(error).__name__}: {error}), so that its "
             "effect is not known. Use names that its module has, or the decorator: @Effect(...)."
         ) from error
-    return get_args(hint)[1:] if get_origin(hint) is typing.Annotated else ()
+
+
+def _effects_in(hint: Any) -> Iterator[Effect]:
+    if isinstance(hint, Effect):
+        yield hint
+    for part in get_args(hint):
+        yield from _effects_in(part)
