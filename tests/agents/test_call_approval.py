@@ -29,7 +29,6 @@ from coderoom.sandbox import Effect, Limits
 from tests.agents.acting import MakeActor, outputs
 from tests.agents.helpers import Client, python, stream
 
-
 Writes = Annotated[str, Effect("write")]
 
 
