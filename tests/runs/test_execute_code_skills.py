@@ -48,6 +48,7 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 async def test_code_imports_a_skill_with_what_it_needs(folder: Path) -> None:
     answer = await execute_code("The area of a circle?", model=ReplayModel([USE]), skills=folder)
     assert (answer["result"], answer["error"], answer["attempts"]) == (3.14, None, 1)

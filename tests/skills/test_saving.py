@@ -139,6 +139,7 @@ async def test_a_test_cannot_be_passed_by_looking_at_it(session: Session, skills
     assert skills.folder.names() == []
 
 
+@pytest.mark.slow
 async def test_another_skill_is_replaced_only_if_that_is_said(session: Session, skills: Skills) -> None:
     await save(session, "'parse_rows'", repr(TESTS), code=ROWS)
     other = ROWS.replace("number(each)", "-number(each)"), "'assert parse_rows(\"1\") == [-1]'"
@@ -158,6 +159,7 @@ async def test_what_is_there_already_is_saved_once(session: Session, skills: Ski
     assert file.stat().st_ino == before
 
 
+@pytest.mark.slow
 async def test_a_skill_that_uses_another_one_has_it_inside(session: Session, skills: Skills) -> None:
     await save(session, "'parse_rows'", repr(TESTS), code=ROWS)
     code = (

@@ -100,6 +100,7 @@ async def test_search_finds_by_words_of_names_and_docstrings(double: Skills, ses
     ]
 
 
+@pytest.mark.slow
 async def test_files_that_are_no_skills_are_left_alone(double: Skills) -> None:
     folder = double.folder.path
     (folder / "link.py").symlink_to("/etc/passwd")
@@ -114,6 +115,7 @@ async def test_files_that_are_no_skills_are_left_alone(double: Skills) -> None:
     assert set(checked) == {"double", "link", "empty", "forged"}
 
 
+@pytest.mark.slow
 async def test_several_save_at_the_same_time(skills: Skills, sandbox: Sandbox) -> None:
     """Whoever comes second with another function of the same name is told, and nothing is mixed."""
     codes = [DOUBLE, DOUBLE.replace("2 * number", "number * 2"), DOUBLE.replace("2 * number", "number + number")]
