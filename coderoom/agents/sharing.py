@@ -8,6 +8,7 @@ from typing import Any
 from coderoom.agents.base import CodingAgent
 from coderoom.agents.code_act import CodeActAgent
 from coderoom.agents.shared_session import SharedSession
+from coderoom.approval import Approval
 from coderoom.executors import SandboxCodeExecutor
 
 _ONE_CONFIG = "a shared session has one executor: give all agents that run code the same code_executor"
@@ -71,8 +72,15 @@ def _check_calls(agents: Sequence[CodeActAgent]) -> None:
     for agent in agents:
         asks = agent._call_approval is not None
         for other in offering if asks or agent._call_rules else ():
-            if agent._call_rules != other._call_rules or asks != (other._call_approval is not None):
+            if agent._call_rules != other._call_rules or not _same(agent._call_approval, other._call_approval):
                 raise ValueError(
                     f"The code of {agent.name!r} can call the functions of {other.name!r} in a shared session: give "
-                    "both the same call_rules, and both a call_approval or none."
+                    "both the same call_rules and the same call_approval."
                 )
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two approvals are one, or have the same config."""
+    if one is other or not isinstance(one, Approval) or not isinstance(other, Approval):
+        return one is other
+    return bool(one.dump_component() == other.dump_component())

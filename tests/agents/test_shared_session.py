@@ -19,7 +19,7 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core import CancellationToken
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, Variation
-from coderoom.approval import CallRule
+from coderoom.approval import AlwaysApprove, CallRule, NeverApprove
 from coderoom.configs import ReplayModel, dump_team, load_team
 from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
@@ -112,6 +112,13 @@ async def test_initial_variables_of_all_are_there_from_the_beginning(share: Make
                 actor("buyer", tools=[Shop().order]),
             ],
             "The code of 'careful' can call the functions of 'buyer'",
+        ),
+        (
+            lambda: [
+                actor("one", tools=[Shop().order], call_approval=NeverApprove()),
+                actor("two", tools=[Shop().order], call_approval=AlwaysApprove()),
+            ],
+            "the same call_approval",
         ),
     ],
 )
