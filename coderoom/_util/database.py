@@ -181,6 +181,7 @@ _SCHEMAS: Final = (
     """,
     "CREATE TABLE doings (run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, told TEXT NOT NULL)",
     "ALTER TABLE questions ADD COLUMN code TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE questions ADD COLUMN about TEXT NOT NULL DEFAULT 'code'",
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _WAIT_SECONDS: Final = 60.0

@@ -265,6 +265,11 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         if model_client_stream:
             self._quiet_seconds = 0.0
 
+    @property
+    def call_approval(self) -> Approval | ApprovalFuncType | None:
+        """What is asked about calls of functions that write; `None`: nothing."""
+        return self._call_approval
+
     # --- The interface of AutoGen's agents ---
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:

@@ -31,19 +31,19 @@ from coderoom.approval.answers import (
 from coderoom.approval.base import Approval, call, is_async
 from coderoom.approval.calls import CallRequest
 from coderoom.blocks import extract_code_blocks, fence
-from coderoom.steps import answer_elsewhere
+from coderoom.steps import AskedAbout, answer_elsewhere
 
 T = TypeVar("T")
 
 InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationToken | None], Awaitable[str]]
 """The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
 
-_HOW: Final = "Answer yes or no (why, as in: no because it deletes files, goes to the model), or edit: and other code."
-_HOW_OF_CALLS: Final = (
-    "Answer yes or no (why, as in: no because it is too much, goes to the code), always (for all calls of this "
-    "function in this session), or edit: and the call with other arguments."
-)
-_HOW_OF_CHANGES: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
+_HOW: Final[dict[AskedAbout, str]] = {
+    "code": "Answer yes or no (why, as in: no because it deletes files, goes to the model), or edit: and other code.",
+    "call": "Answer yes or no (why, as in: no because it is too much, goes to the code), always (for all calls of this "
+    "function in this session), or edit: and the call with other arguments.",
+    "changes": "Answer yes or no; a reason may follow, as in: no because it deletes files.",
+}
 _EDIT: Final = re.compile(r"e(?:dit)?[ \t]*:(?P<code>.*)", re.IGNORECASE | re.DOTALL)
 _FOLD: Final = "\u21b3"
 _WIDTH: Final = 64
@@ -106,15 +106,15 @@ class InputApproval(Approval):
             return no(f"The person could not be asked: {type(error).__name__}: {error}")
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
-        editable, prompt = not isinstance(request, ChangesRequest), prompt_for(self._prompt, request)
-        how = _HOW_OF_CALLS if isinstance(request, CallRequest) else _HOW if editable else _HOW_OF_CHANGES
+        about, prompt = _about(request), prompt_for(self._prompt, request)
+        editable, how = about != "changes", _HOW[about]
         shown, made = _shown_request(request, request.code), None
         question = f"{prompt} {how}\n\n{shown}"
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
             code = text_to_edit(request.code if made is None else made.code) if editable else ""
-            answer = await self._answer(f"{question}\n\n{prompt} ", shown, code)
+            answer = await self._answer(f"{question}\n\n{prompt} ", shown, code, about)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -133,7 +133,7 @@ class InputApproval(Approval):
             question = f"{problem} {prompt} {how}"
         return no(UNCLEAR)
 
-    async def _answer(self, question: str, shown: str, code: str) -> object:
+    async def _answer(self, question: str, shown: str, code: str, about: AskedAbout) -> object:
         """Call the input function, which is abandoned if it ignores its cancellation; or who watches the run answers.
 
         They see what is `shown`, know how to answer, and may edit the code.
@@ -142,7 +142,7 @@ class InputApproval(Approval):
         token = CancellationToken()
         arguments = (question, token) if is_async(self._input_func) else (question,)
         try:
-            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown, code))
+            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown, code, about))
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
@@ -179,6 +179,12 @@ def _turn(input_func: Callable[..., object]) -> asyncio.Lock:
         return asyncio.Lock()
     # A lock belongs to one event loop.
     return turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _about(request: ApprovalRequest) -> AskedAbout:
+    if isinstance(request, CallRequest):
+        return "call"
+    return "changes" if isinstance(request, ChangesRequest) else "code"
 
 
 def _shown_request(request: ApprovalRequest, code: str) -> str:

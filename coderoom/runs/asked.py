@@ -14,6 +14,7 @@ from typing import Any
 from coderoom._util.database import Database
 from coderoom.errors import RequestError
 from coderoom.runs.doing import Doing
+from coderoom.steps import AskedAbout
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class Question:
         asked: When it was asked, in seconds since the epoch.
         text: The question, as Markdown.
         code: The code in it, which may be edited; empty if it may not, or has a secret, which would be lost.
+        about: What it is about.
     """
 
     id: int
     asked: float
     text: str
     code: str = ""
+    about: AskedAbout = "code"
 
 
 class Asked(Database):
@@ -61,20 +64,20 @@ class Asked(Database):
             database.execute("DELETE FROM stops WHERE run = ?", (run,))
         return True
 
-    def ask(self, run: str, text: str, code: str = "") -> int:
+    def ask(self, run: str, text: str, code: str = "", about: AskedAbout = "code") -> int:
         """Add a question of a run about code that may be edited, and return its id."""
         code = code if self.hide(code) == code else ""
         with self._using(writes=True, synced=False) as database:
             added = database.execute(
-                "INSERT INTO questions (run, asked, text, code) VALUES (?, ?, ?, ?)",
-                (run, time.time(), self.hide(text), code),
+                "INSERT INTO questions (run, asked, text, code, about) VALUES (?, ?, ?, ?, ?)",
+                (run, time.time(), self.hide(text), code, about),
             )
             return int(added.lastrowid or 0)
 
     def questions(self, run: str) -> list[Question]:
         """What a run asks at this moment and nobody has answered."""
         with self._using() as database:
-            query = "SELECT id, asked, text, code FROM questions WHERE run = ? AND answer IS NULL ORDER BY id"
+            query = "SELECT id, asked, text, code, about FROM questions WHERE run = ? AND answer IS NULL ORDER BY id"
             return [Question(*row) for row in database.execute(query, (run,))]
 
     def answer(self, run: str, question: int, answer: str) -> None:

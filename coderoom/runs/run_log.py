@@ -38,7 +38,7 @@ from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.said import Said, undone_in
 from coderoom.runs.story import Branching, Check, message_of, tell_steps
 from coderoom.runs.writer import Writer
-from coderoom.steps import CODE, MODEL, StepObserver, branch
+from coderoom.steps import CODE, MODEL, AskedAbout, StepObserver, branch
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
@@ -197,9 +197,9 @@ class RunLog(Writer, StepObserver):
         """Tell the user of the run."""
         self.notes.append(text)
 
-    async def ask(self, question: str, code: str = "") -> str | None:
+    async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> str | None:
         """Wait for the answer of somebody who reads the journal, on a page for instance."""
-        asked = self._try(lambda journal: journal.ask(str(self.run), question, code))
+        asked = self._try(lambda journal: journal.ask(str(self.run), question, code, about))
         if asked is None:
             return None
         try:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from coderoom._util.tasks import aside, is_large
 
@@ -28,6 +28,10 @@ CALLS_TO_UNDO: Final = "calls_to_undo"
 INVERSE: Final = "inverse"
 INVERSE_BEGUN: Final = "inverse_begun"
 """The same of a call that undoes another one."""
+
+
+AskedAbout = Literal["code", "call", "changes"]
+"""What a person is asked about: code, a call of a function of the host, or changes of files."""
 
 
 class StepObserver:
@@ -58,12 +62,13 @@ class StepObserver:
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
 
-    async def ask(self, question: str, code: str = "") -> str | None:
+    async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> str | None:
         """Wait for somebody who watches the run to answer a question; `None` if nobody can.
 
         Args:
             question: The question, as Markdown.
             code: The code in it, which they may edit; empty if they may not.
+            about: What the question is about.
         """
         return None
 
@@ -169,13 +174,13 @@ def note(text: str) -> None:
         observer.note(text)
 
 
-async def answer_elsewhere(question: str, code: str = "") -> str:
+async def answer_elsewhere(question: str, code: str = "", about: AskedAbout = "code") -> str:
     """The answer of somebody who watches the run to what a person is asked, who may edit the code in the question.
 
     It never comes if nobody can.
     """
     for observer in _observers.get():
-        if (answer := await observer.ask(question, code)) is not None:
+        if (answer := await observer.ask(question, code, about)) is not None:
             return answer
     await asyncio.get_running_loop().create_future()
     raise AssertionError("unreachable: it is never done")

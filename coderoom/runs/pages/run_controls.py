@@ -13,7 +13,7 @@ from coderoom.runs.asked import Question
 from coderoom.runs.doing import MOST_SHOWN
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.pages.frame import duration, prose_html, text_html
-from coderoom.steps import APPROVAL, CODE, MODEL
+from coderoom.steps import APPROVAL, CODE, MODEL, AskedAbout
 
 _DOES: Final = {
     MODEL: "waits for the model",
@@ -22,17 +22,23 @@ _DOES: Final = {
     "input": "waits for a person",
     "call": "waits for a function of the host",
 }
+_ASKED: Final[dict[AskedAbout, tuple[str, str, str]]] = {
+    "code": ("May this code run?", "Yes, run it", "Why not, for the model, which then tries again"),
+    "call": ("May this call be made?", "Yes, call it", "Why not, for the code, which gets it as an error"),
+    "changes": ("May these changes be made?", "Yes, make them", "Why not"),
+}
+_ALWAYS: Final = '<button name="answer" value="always">Always in this session</button>'
 _NO: Final = (
-    '<label for="words-{number}">Why not, for the model, which then tries again</label>'
+    '<label for="words-{number}">{why}</label>'
     '<textarea id="words-{number}" name="words" rows="2" dir="auto"></textarea>'
     '<p><button name="answer" value="no">No</button></p>'
 )
 _EDIT: Final = (
-    "<details><summary>Edit the code</summary>"
-    '<label for="code-{number}">The code, about which you are asked again</label>'
+    "<details><summary>Edit the {about}</summary>"
+    '<label for="code-{number}">The {about}, about which you are asked again</label>'
     '<textarea id="code-{number}" name="code" rows="{lines}" dir="ltr" spellcheck="false" wrap="off">'
     "\n{code}</textarea>"
-    '<p><button name="answer" value="edit">Take this code instead</button></p></details>'
+    '<p><button name="answer" value="edit">Take this {about} instead</button></p></details>'
 )
 _LINES: Final = range(4, 30)
 """The least and the most lines of the field for code."""
@@ -67,13 +73,18 @@ def now_html(journal: Journal, entry: RunEntry) -> str:
 
 def _question(place: str, asked: Question) -> str:
     """A question with its forms, which stays as it is when the page changes: something may be written in it."""
-    forms = ['<button class="main" name="answer" value="yes">Yes, run it</button>', _NO.format(number=asked.id)]
+    title, yes, why = _ASKED[asked.about]
+    answers = f'<button class="main" name="answer" value="yes">{yes}</button>'
+    if asked.about == "call":
+        answers += f" {_ALWAYS}"
+    forms = [answers, _NO.format(number=asked.id, why=why)]
     if asked.code:
         lines = max(_LINES.start, min(_LINES.stop, asked.code.count("\n") + 2))
-        forms.append(_EDIT.format(number=asked.id, lines=lines, code=escape(asked.code)))
+        code = escape(asked.code)
+        forms.append(_EDIT.format(number=asked.id, lines=lines, code=code, about=asked.about))
     return (
         f'<section class="card question" id="asked-{asked.id}" data-v="{asked.id}" '
-        f'aria-labelledby="question-{asked.id}"><h2 id="question-{asked.id}">May this code run?</h2>'
+        f'aria-labelledby="question-{asked.id}"><h2 id="question-{asked.id}">{title}</h2>'
         f"{prose_html(asked.text)}{''.join(_form(place, asked, form) for form in forms)}</section>"
     )
 
@@ -92,7 +103,7 @@ def act(journal: Journal, entry: RunEntry, what: str, fields: Mapping[str, str])
     answer, words, code = (fields.get(name, "").replace("\r\n", "\n") for name in ("answer", "words", "code"))
     if what == "stop":
         journal.stop(entry.id)
-    elif what == "answer" and answer in ("yes", "no", "edit") and fields.get("question", "").isdecimal():
+    elif what == "answer" and answer in ("yes", "no", "edit", "always") and fields.get("question", "").isdecimal():
         if answer == "edit" and not code.strip():
             raise RequestError("There is no code to run instead: write it into the field.")
         text = (

@@ -15,6 +15,7 @@ from rich.text import Text
 from coderoom._util.autogen import agents_of
 from coderoom._util.files import read_inside
 from coderoom._util.text import in_dollars, visible
+from coderoom.agents import CodeActAgent
 from coderoom.agents.base import CodingAgent
 from coderoom.approval import ChainApproval, HumanApproval
 from coderoom.approval.human import standing_yes
@@ -190,14 +191,20 @@ async def _approve(chat: Chat, argument: str) -> None:
         run.log.add_said(Said("ask", f"/approve {argument}", asks=run.asks))
         standing_yes.set(_YES if argument == "always" else "")
         always = argument == "always"
-    rows = []
+    rows, asks_about_calls = [], False
     for agent in agents_of(run.prepared.team):
         inner = getattr(agent, "agent", agent)
         if isinstance(inner, CodingAgent):
-            rows.append([agent.name, "asks a person" if agent is not inner else _asked_by(inner, run.asks)])
+            words = "asks a person" if agent is not inner else _asked_by(inner, run.asks)
+            calls = inner.call_approval if isinstance(inner, CodeActAgent) else None
+            if calls is not None:
+                asks_about_calls = True
+                words += f"; about calls that write it asks {_who(calls)}"
+            rows.append([agent.name, words])
     _show(chat, rows, "No agent of the team runs code that could be asked about.")
     if always:
-        chat.say("Questions to you are answered with yes in this process, until /approve team or ask.", "yellow")
+        rest = " You are still asked about calls of functions." if asks_about_calls else ""
+        chat.say(f"Questions to you are answered with yes in this process, until /approve team or ask.{rest}", "yellow")
 
 
 def _asked_by(agent: CodingAgent[Any], chat_asks: bool) -> str:
@@ -205,11 +212,14 @@ def _asked_by(agent: CodingAgent[Any], chat_asks: bool) -> str:
     match agent.approval:
         case None:
             return "runs its code without asking"
-        case HumanApproval():
-            return "asks a person"
         case ChainApproval() if chat_asks:
             return "asks the team's approval, and a person"
-    return f"asks {type(agent.approval).__name__}"
+        case approval:
+            return f"asks {_who(approval)}"
+
+
+def _who(approval: object) -> str:
+    return "a person" if isinstance(approval, HumanApproval) else type(approval).__name__
 
 
 async def _tokens(chat: Chat, argument: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from coderoom.runs import Journal, Step
 from coderoom.runs.pages.server import RunServer
 from tests.support.browser import browsing, serving
-from tests.support.commands import environment, recording
+from tests.support.commands import ROOT, environment, recording
 
 from .test_server import get
 
@@ -90,6 +90,48 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("removed"))
     assert not list(tmp_path.rglob("never"))
     assert list(tmp_path.rglob("started"))
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+async def test_a_question_about_a_call_is_answered_for_all_of_them(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    env = environment({"CODEROOM_JOURNAL": str(journal), "PYTHONWARNINGS": "ignore"})
+    model = recording(tmp_path / "r.json", [python("for to in 'Ann', 'Bob', 'Cy': pay(to, 10)"), "Paid."])
+    team = str(ROOT / "examples/approved_calls_team.yaml")
+    command = [sys.executable, "-m", "coderoom", "run", team, "Pay them.", "--model", model, "--workspace", "work"]
+    async with browsing() as browser:
+        with (
+            serving(Journal(journal)) as url,
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ) as run,
+        ):
+            try:
+                page = await browser.new_page()
+                await page.goto(url)
+                await page.get_by_role("link", name="Pay them.").click(timeout=20_000)
+                question = page.get_by_role("region", name="May this call be made?")
+                await question.get_by_text("A call of pay() by bookkeeper").wait_for(timeout=20_000)
+                await question.get_by_text("Edit the call").click()
+                field = question.get_by_label("The call")
+                assert await field.input_value() == "pay(to='Ann', amount=10)"
+                await field.fill("pay(to='Ann', amount=5)")
+                await question.get_by_role("button", name="Take this call instead").click()
+                await question.get_by_text("amount=5").first.wait_for(timeout=20_000)
+                await question.get_by_role("button", name="Yes, call it").click()
+                await question.get_by_text("to='Bob'").first.wait_for(timeout=20_000)
+                await question.get_by_role("button", name="Always in this session").click()
+                # Its input stays open until it has ended.
+                assert await asyncio.to_thread(run.wait, 30) == 0
+            finally:
+                run.kill()
+    assert (tmp_path / "payments.txt").read_text() == "5 to Ann\n10 to Bob\n10 to Cy\n"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from coderoom.runs import Journal
 from tests.runs.prompt.test_commands import SETS, SHOWS, Chats
-from tests.support.commands import coderoom, recording
+from tests.support.commands import ROOT, coderoom, recording
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +91,24 @@ def test_a_yes_to_all_code_lasts_until_it_is_taken_back(chats: Chats) -> None:
     assert "Questions to you are answered with yes" in shown
     assert "rejected" in shown
     assert "answered with yes" not in go_on(chats, "/approve")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Of each function in a config.
+def test_a_yes_to_all_code_is_none_to_calls_of_functions_until_always_is_said_of_one(chats: Chats) -> None:
+    replies = [
+        "```python\nprint(pay('Ann', 1), pay('Bob', 2))\n```",
+        "Paid.",
+        "```python\nprint(pay('Cy', 3))\n```",
+        "Paid.",
+    ]
+    shown = chats.say(
+        *["/approve", "/approve always", "Pay them.", "a", "Pay Cy."],
+        replies=replies,
+        team=str(ROOT / "examples/approved_calls_team.yaml"),
+    )
+    assert "bookkeeper  runs its code without asking; about calls that write it asks a person" in shown
+    assert "You are still asked about calls of functions." in shown
+    assert (chats.path / "payments.txt").read_text() == "1 to Ann\n2 to Bob\n3 to Cy\n"
 
 
 def test_an_approval_of_the_team_still_decides_after_a_yes_to_all(chats: Chats) -> None:
