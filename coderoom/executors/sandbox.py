@@ -305,17 +305,12 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             raise RequestError("Only a session can be forked: use SandboxCodeExecutor(state='session').")
         if settings.engine == "monty":
             raise RequestError("A session of the engine 'monty' cannot be forked; use engine='cpython'.")
-        if settings.wall == "docker" and settings.engine == "cpython":
-            raise RequestError(
-                "Behind the wall 'docker' a session cannot be forked; use 'bubblewrap' or 'namespaces', where "
-                "`coderoom doctor` calls them complete, or 'landlock'."
-            )
 
     @property
     def most_forks_in_a_row(self) -> int:
         """How often the session can become a fork of itself, as far as its wall is known."""
         wall = self._settings.wall if self._runtime is None else self._runtime.sandbox.wall
-        return MOST_FORKS_WITH_LANDLOCK if wall in ("landlock", "sandlock") else MOST_FORKS_IN_A_ROW
+        return MOST_FORKS_WITH_LANDLOCK if wall in ("landlock", "sandlock", "docker") else MOST_FORKS_IN_A_ROW
 
     async def fork(self, count: int = 1) -> list[SandboxCodeExecutor]:
         """Make executors that go on from the state of the session: variables, files and all; each on its own.

@@ -92,7 +92,6 @@ async def test_the_end_of_the_executor_is_that_of_its_forks() -> None:
     ("executor", "why"),
     [
         (lambda: SandboxCodeExecutor(state="fresh"), "state='session'"),
-        (lambda: SandboxCodeExecutor(wall="docker"), "'bubblewrap' or 'namespaces'"),
         (lambda: SandboxCodeExecutor(engine="monty"), "engine='cpython'"),
         (raw_local, "use SandboxCodeExecutor"),
     ],

@@ -139,6 +139,6 @@ def on_walls(*names: str) -> pytest.MarkDecorator:
 
 
 on_walls_with_mounts = on_walls("bubblewrap", "namespaces")
-on_walls_with_forks = on_walls("bubblewrap", "namespaces", "sandlock", "landlock", "none")
-on_walls_with_forks_without_mounts = on_walls("sandlock", "landlock", "none")
+on_walls_with_forks = on_walls("bubblewrap", "namespaces", "sandlock", "landlock", "none", "docker")
+on_walls_with_forks_without_mounts = on_walls("sandlock", "landlock", "none", "docker")
 on_monty = _on(*_MONTY)

@@ -54,10 +54,10 @@ async def test_what_python_keeps_of_paths_is_the_forks(place: Place, workspace: 
     for name in ("__init__", "first", "later"):
         (package / f"{name}.py").write_text(f"name = {name!r}")
     async with place.sandbox(workspace=workspace) as sandbox, sandbox.session() as session:
-        await value_of(
+        old = await value_of(
             session,
             "import os, sys, tempfile\nimport package.first\ntempfile.gettempdir()\nold = os.getcwd()\n"
-            "os.environ['LISTED'] = f'/usr:{old}/package'",
+            "os.environ['LISTED'] = f'/usr:{old}/package'\nold",
         )
         (fork,) = await session.fork()
         look = (
@@ -65,13 +65,13 @@ async def test_what_python_keeps_of_paths_is_the_forks(place: Place, workspace: 
             "[each for each in sys.path if each.startswith((old, os.getcwd()))]"
         )
         here = await value_of(fork, "os.getcwd()")
-        assert here != str(workspace)
+        assert here != old
         assert await value_of(fork, look) == (f"{here}/package", f"{here}/package", [here])
         await value_of(fork, "open('package/later.py', 'w').write('name = 1')")
         assert await value_of(fork, "import package.later\npackage.later.name") == 1
         assert await value_of(fork, "tempfile.gettempdir() == os.environ['TMPDIR'] != old") is True
         await session.become(fork)
-        assert await value_of(session, look) == (f"{workspace}/package",) * 2 + ([str(workspace)],)
+        assert await value_of(session, look) == (f"{old}/package",) * 2 + ([old],)
 
 
 @on_walls_with_forks_without_mounts
@@ -80,15 +80,16 @@ async def test_shells_go_on_in_a_folder_whose_name_is_quoted(place: Place, works
     folder.mkdir(mode=0o777)
     async with place.sandbox(workspace=folder) as sandbox, sandbox.session() as session:
         await session.run("HERE=\"$PWD/x y\"; mkdir 'x y'; cd 'x y'", language="bash")
+        here = (await session.run('echo "$HERE"', language="bash")).output
         (fork,) = await session.fork()
         said = await fork.run('echo f > file; [[ $HERE = $PWD ]] && basename "$PWD"', language="bash")
         assert said.output == "x y\n"
         assert not (folder / "x y/file").exists()
         await session.become(fork)
-        assert (await session.run('cat file; echo "$HERE"', language="bash")).output == f"f\n{folder}/x y\n"
+        assert (await session.run('cat file; echo "$HERE"', language="bash")).output == f"f\n{here}"
 
 
-@on_walls("sandlock", "landlock")
+@on_walls("sandlock", "landlock", "docker")
 async def test_forks_reach_no_files_and_processes_of_others(place: Place, sandbox: Sandbox) -> None:
     async with sandbox.session() as session, sandbox.session() as stranger:
         where = (
@@ -108,7 +109,7 @@ async def test_forks_reach_no_files_and_processes_of_others(place: Place, sandbo
             ):
                 assert await error_of(one, attempt) in ("PermissionError", "OSError"), attempt
         assert await error_of(one, "os.kill(os.getppid(), signal.SIGKILL)") == "PermissionError"
-        assert await error_of(one, "open('/etc/hostname')") == "PermissionError"
+        assert await error_of(one, "open('/etc/hostname', 'a')") == "PermissionError"
         (deeper,) = await one.fork()
         folder = await value_of(one, "os.getcwd()")
         assert await error_of(deeper, f"open('{folder}/own', 'a')") == "PermissionError"

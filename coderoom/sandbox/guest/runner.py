@@ -86,6 +86,7 @@ class Runner:
         self._most_processes = (0, 0)
         self._folders = [config["workspace"], "/tmp"]
         self._shared = [] if config["workspace_in_memory"] else [config["workspace"]]
+        self._readable = locked.get("read") or [f"/{name}" for name in os.listdir("/") if name != "tmp"]
         self._preloaded = ""
         self._opened: list[reopening.Opened] = []  # When the state was kept for forks.
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
@@ -308,11 +309,17 @@ class Runner:
         os.setsid()
         linux.prctl(linux.PR_SET_DUMPABLE, 1)
         locked, folders = self._config["lockdown"], message["folders"]
-        if locked.get("read") is not None:
+        if locked.get("use_seccomp", True):
             # Of the files of other forks it knows no path, and those of the first session are out of its reach, but for
             # the workspace that is this one's if the session becomes this fork.
             write = [*folders, message["forks"], *self._shared]
-            landlock.prepare(locked["read"], write, self._config["internet_sockets"]).enforce()
+            free = locked.get("read") is None or self._config["internet_sockets"]
+            rules = landlock.prepare(self._readable, write, free)
+            if rules.abi < landlock.WITH_SCOPES:
+                why = "Landlock does not keep it from the processes of others here"
+                self._channel.send({"event": "failed", "error": why})
+                os._exit(1)
+            rules.enforce()
         self.be_in_fork()
         self._relocate(folders, self._opened, here)
         if message["reseed"]:

@@ -39,7 +39,7 @@ from coderoom.sandbox.walls.workspace import borrowed
 _HARMLESS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/sys/vm/overcommit_memory")
 _FOR_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf")
 # Versions of Landlock's ABI.
-_WITH_TRUNCATE, _WITH_TCP, _WITH_SCOPES = 3, 4, 6
+_WITH_TRUNCATE, _WITH_TCP = 3, 4
 
 _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modules (`lsm=` at boot)."
 
@@ -174,7 +174,7 @@ class LandlockWall(PathRuleWall):
         """See `ProbedWall.describe`."""
         version = landlock.abi()
         but = "how much it writes to its temporary folder is not bounded"
-        if version < _WITH_SCOPES:
+        if version < landlock.WITH_SCOPES:
             but += "; before ABI 6 signals are kept in by the filter only: code cannot end what it has started"
         if version < _WITH_TCP:
             but += "; before ABI 4 the network is kept away by the filter only"

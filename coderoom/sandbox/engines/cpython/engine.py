@@ -51,7 +51,6 @@ _MOMENT = 0.05
 _TIDYING = 0.02  # A room that is given back is mostly ready before a new one would be.
 _MOST_FAILING = 30.0
 _FILES_CANNOT_BE_COPIED = (errno.ENOSPC, errno.ELOOP)
-_WITH_SCOPES = 6  # The version of Landlock's ABI.
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
 
@@ -263,7 +262,7 @@ class Worker:
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
         self._has_sockets = False  # Whether code may make Unix sockets.
-        self._has_path_rules = False  # Whether Landlock says which paths it may use.
+        self._parts_by_rules = False  # Whether Landlock keeps forks of its sessions apart.
         self._cannot_part = ""  # Why sessions cannot be forked here.
         self._largest = config.limits.value_bytes + _MESSAGE
         self._started: StartedWorker | None = None
@@ -300,10 +299,10 @@ class Worker:
             self._has_sockets = lockdown.get("local_sockets") is True
             own_network = bool(boot.get("own_network"))
             rooms = boot.get("rooms", "namespaces")
-            self._has_path_rules = lockdown.get("read") is not None
-            if rooms != "namespaces" and not self._has_path_rules and lockdown.get("use_seccomp", True):
+            self._parts_by_rules = rooms != "namespaces" and lockdown.get("use_seccomp", True)
+            if self._parts_by_rules and lockdown.get("read") is None and not boot.get("forks"):
                 self._cannot_part = "they have no namespaces of their own"
-            elif self._has_path_rules and landlock.abi() < _WITH_SCOPES:
+            elif self._parts_by_rules and landlock.abi() < landlock.WITH_SCOPES:
                 self._cannot_part = "only since Linux 6.12 they can be kept from each other's processes"
             self._overlay = self._overlay and boot.get("overlays") is True
             each_alone = rooms == "namespaces" or self._take_back is not None
@@ -392,7 +391,7 @@ class Worker:
             )
         if self._config.copied:
             raise RequestError("A session cannot be forked here: its overlay is a copy of the workspace.")
-        parent.check_can_fork(len(forks), self._has_sockets or self._has_path_rules)
+        parent.check_can_fork(len(forks), self._has_sockets or self._parts_by_rules)
         for taken in range(len(forks)):
             if self._free.locked():
                 for _ in range(taken):

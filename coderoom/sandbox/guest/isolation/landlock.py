@@ -20,6 +20,8 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _COUNTS = {1: 13, 2: 14, 3: 15, 5: 16, 9: 17}
 _BIND_OR_CONNECT_TCP = 3
 _ABSTRACT_SOCKETS_AND_SIGNALS = 3
+WITH_SCOPES = 6
+"""The ABI that keeps signals from what is outside."""
 _QUIET = 1  # Denials of code that this interpreter runs do not go into the host's audit log.
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -81,7 +83,7 @@ def prepare(read: Sequence[str], write: Sequence[str], network: bool = True) -> 
         return Ruleset(0, -1)
     files = (1 << max(count for first, count in _COUNTS.items() if first <= version)) - 1
     tcp = _BIND_OR_CONNECT_TCP if version >= 4 and not network else 0
-    scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0
+    scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if version >= WITH_SCOPES else 0
     attributes = struct.pack("=QQQ", files, tcp, scopes)  # The kernel takes zeros that it does not know.
     ruleset = Ruleset(version, syscall("landlock_create_ruleset", attributes, len(attributes), 0))
     try:

@@ -149,6 +149,7 @@ class _Launch:
             # A container has its own network and no socket of the host.
             "lockdown": {"own_pid_only": True, "local_sockets": True},
             "own_network": True,
+            "forks": True,
         }
         return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
 
