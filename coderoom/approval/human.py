@@ -36,7 +36,7 @@ from coderoom.approval.answers import (
     understand,
 )
 from coderoom.approval.base import Approval, call_in_thread
-from coderoom.approval.by_input import InputApproval, first_of
+from coderoom.approval.by_input import InputApproval, InputFunc, first_of
 from coderoom.approval.calls import CallRequest
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
@@ -148,6 +148,9 @@ _terminal = threading.Lock()
 standing_yes: Final[ContextVar[str]] = ContextVar("coderoom_standing_yes", default="")
 """The words in which the person at the terminal has agreed to all code beforehand; empty: they are asked."""
 
+instead_of_terminal: Final[ContextVar[InputFunc | None]] = ContextVar("coderoom_instead_of_terminal", default=None)
+"""Reaches the person in this context, where they are not at the terminal of this process."""
+
 
 class HumanApprovalConfig(TimedConfig):
     """Config of `HumanApproval`."""
@@ -192,6 +195,8 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             return ApprovalResponse(approved=True, reason=words)
         if isinstance(request, CallRequest) and request.always:
             return said_always(request)
+        if (reached := instead_of_terminal.get()) is not None:
+            return await InputApproval(reached, self._timeout, self._prompt).decide(request)
         if not is_observed():
             return await self._decide(request)
         return await first_of(self._decide(request), self._decide_elsewhere(request))

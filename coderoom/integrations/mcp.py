@@ -53,7 +53,9 @@ try:
     from mcp.types import (
         BlobResourceContents,
         CallToolResult,
+        ClientCapabilities,
         ContentBlock,
+        ElicitationCapability,
         EmbeddedResource,
         ImageContent,
         TextContent,
@@ -119,6 +121,12 @@ class CellFacts(BaseModel):
     artifacts: Annotated[list[str], Field(description="The files that the code has made, in the working folder.")]
     state_lost: Annotated[bool, Field(description="Whether the variables of the session are gone.")]
     network: Annotated[list[dict[str, Any]], Field(description="The hosts that it asked for, and why one was refused.")]
+
+
+class PersonsAnswer(BaseModel):
+    """What a person answers to a question of a team about its code."""
+
+    answer: Annotated[str, Field(description="As the question says: yes, no, no and why, always, or edit: ...")]
 
 
 class RunFacts(BaseModel):
@@ -549,6 +557,7 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
     # AutoGen takes a second to be imported.
     from autogen_core import CancellationToken
 
+    from coderoom.approval.human import instead_of_terminal
     from coderoom.configs import find_source, shipped_teams
     from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
 
@@ -570,7 +579,13 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
     ) -> Annotated[CallToolResult, RunFacts]:
         client, lines = _client_of(ctx), list[str]()
 
+        async def ask(question: str, token: CancellationToken | None) -> str:
+            answered = await ctx.elicit(question, PersonsAnswer)
+            return answered.data.answer if answered.action == "accept" else "no"
+
         async def work() -> CallToolResult:
+            if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
+                instead_of_terminal.set(ask)  # In the context of this task.
             workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
             request = RunRequest(source, task, workspace=workspace, **options)
             run = Run.begin(request.prepare(), journal)

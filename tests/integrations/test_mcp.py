@@ -20,7 +20,14 @@ import pytest
 from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, CancelledNotification, CancelledNotificationParams, ClientNotification
+from mcp.types import (
+    CallToolResult,
+    CancelledNotification,
+    CancelledNotificationParams,
+    ClientNotification,
+    ElicitRequestParams,
+    ElicitResult,
+)
 
 from coderoom.blocks import extract_code_blocks
 from tests.support.commands import ROOT, environment
@@ -31,11 +38,14 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text
 
 
 @asynccontextmanager
-async def stdio(*arguments: str, cwd: Path) -> AsyncIterator[ClientSession]:
-    """A client whose server is a process of its own."""
+async def stdio(*arguments: str, cwd: Path, asked: Any = None, **env: str) -> AsyncIterator[ClientSession]:
+    """A client whose server is a process of its own; `asked` answers what the server asks the client's user."""
     command = ["-m", "coderoom", "mcp", *arguments]
-    server = StdioServerParameters(command=sys.executable, args=command, env=environment(), cwd=cwd)
-    async with stdio_client(server) as (reads, writes), ClientSession(reads, writes) as client:
+    server = StdioServerParameters(command=sys.executable, args=command, env=environment(env), cwd=cwd)
+    async with (
+        stdio_client(server) as (reads, writes),
+        ClientSession(reads, writes, elicitation_callback=asked) as client,
+    ):
         await client.initialize()
         yield client
 
@@ -252,6 +262,35 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
         check=True,
     )
     assert done.structuredContent["run"] in shown.stdout
+
+
+@pytest.mark.slow
+async def test_a_client_that_can_ask_its_user_does_so_about_code_and_calls(tmp_path: Path) -> None:
+    paying, printing = (
+        f"```python\n{code}\n```" for code in ("for to in 'Ann', 'Bob', 'Cy': print(pay(to, 10))", "print(6 * 7)")
+    )
+    replies = tmp_path / "replies.json"
+    questions = list[str]()
+    answers = iter(["edit: pay('Ann', 5)", "yes", "always", None, "edit: open('edited', 'w').close()", "yes"])
+
+    async def asked(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        questions.append(params.message)
+        if (given := next(answers)) is None:
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content={"answer": given})
+
+    teams = ["--team", str(ROOT / "examples/approved_calls_team.yaml"), "--team", "human-approves"]
+    command = [*teams, "--model", f"replay:{replies}", "--no-journal"]
+    replies.write_text(json.dumps([paying, "Paid."]))
+    async with stdio(*command, cwd=tmp_path, asked=asked, PYTHONWARNINGS="ignore") as client:
+        assert not (await client.call_tool("team_approved_calls_team", {"task": "Pay them."})).isError
+        replies.write_text(json.dumps([printing, "It is 42."]))
+        assert (await client.call_tool("team_human_approves", {"task": "Compute it."})).isError
+        assert "It is 42." in await call(client, "team_human_approves", task="Compute it.")
+        assert "edited" in await call(client, "list_files")
+    assert (tmp_path / "payments.txt").read_text() == "5 to Ann\n10 to Bob\n10 to Cy\n"
+    assert [text.split("?")[0] for text in questions] == [*["Make this call"] * 3, *["Run this code"] * 3]
+    assert "pay(to='Bob', amount=10)" in questions[2]
 
 
 @pytest.mark.slow
