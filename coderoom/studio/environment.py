@@ -14,13 +14,14 @@ import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, requires
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from coderoom import __version__
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
@@ -245,6 +246,13 @@ def server_environment(interpreter: Path, trust: Sequence[str], key: str | None 
     trusted = list(dict.fromkeys(name.strip() for name in named if name.strip()))
     folder = temporary_folder()
     (folder / "coderoom").symlink_to(PINS.parents[1])
+    # A package without metadata has no entry points. What CodeRoom finds by them only: what makes functions of tools.
+    adapters = [each for each in entry_points(group="coderoom.adapters") if each.module.startswith("coderoom.")]
+    facts = folder / "coderoom.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Name: coderoom\nVersion: {__version__}\n", encoding="utf-8")
+    lines = ["[coderoom.adapters]", *(f"{each.name} = {each.value}" for each in adapters)]
+    (facts / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
     if trusted[1:]:
         folders = [path for path in sys.path if Path(path).is_dir() and path]
         (folder / "sitecustomize.py").write_text(_ADD_PATHS.format(folders=folders), encoding="utf-8")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from autogen_core.tools import FunctionTool
 
-from coderoom.agents import CodeExecutorAgent, HumanApprovedAgent, ReviewerAgent
+from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, ReviewerAgent
+from coderoom.approval import AlwaysApprove, CallRule, HumanApproval
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import ReplayModel, make_gallery
 from coderoom.executors import SandboxCodeExecutor
@@ -127,6 +130,39 @@ def test_a_no_with_a_reason_and_then_other_code(driver: Studio, folder: Path) ->
     assert any(text.startswith("**Attempt 2**\n\nA person has edited the code") for text in shown)
     assert not folder.joinpath("made").exists()
     assert not folder.joinpath("made_again").exists()
+
+
+def test_a_call_is_asked_about_until_always(driver: Studio, folder: Path, tmp_path: Path) -> None:
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        with open("PAID", "a") as paid:  # noqa: PTH123 (the function is dumped as it stands here)
+            paid.write(f"{to}\n")
+        return f"paid {to}"
+
+    code = "```python\nfor to in 'Ann', 'Bob', 'Cy': print(pay(to))\n```"
+    coder = CodeActAgent(
+        "coder",
+        ReplayModel([code, "Paid."]),
+        SandboxCodeExecutor(folder),
+        tools=[FunctionTool(pay, "Pay somebody.")],
+        approval_func=AlwaysApprove(),
+        call_approval=HumanApproval(),
+        call_rules=[CallRule(function="pay", effect="write")],
+    )
+    dumped = CodingTeam([HumanApprovedAgent(coder)], max_turns=1).dump_component().model_dump_json()
+    component = json.loads(dumped.replace("PAID", str(tmp_path / "paid")))
+    with driver.running(component, "Pay them.") as run:
+        wait_for_question(run)
+        assert "A call of pay() by coder" in questions(run)[-1]
+        answer(run, "edit: pay(to='Dan')")
+        wait_for_question(run)
+        answer(run, "yes")
+        wait_for_question(run)
+        assert "pay(to='Bob')" in questions(run)[-1]
+        answer(run, "always")
+        record = run.wait()
+    assert "paid Cy" in record["team_result"]["task_result"]["messages"][-1]["content"]
+    assert (tmp_path / "paid").read_text() == "Dan\nBob\nCy\n"
 
 
 def test_an_answer_with_a_condition_is_asked_again(driver: Studio, folder: Path) -> None:
