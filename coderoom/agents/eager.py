@@ -9,8 +9,9 @@ import inspect
 import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from autogen_core import CancellationToken
@@ -172,7 +173,7 @@ class Eager:
             result = await early.finish(blocks[0], token, on_output)
         finally:
             self._early = None
-        if result is None:  # Together it is no code: nothing of it may have run.
+        if result is None:  # Together it is no code, or not known to be some: nothing of it may have run.
             await early.take_back()
             return await run(blocks, token, on_output)
         if result.outcome is Outcome.OK and len(blocks) > 1:
@@ -181,9 +182,9 @@ class Eager:
 
     async def _next_statement(self, problem: str = "") -> dict[str, Any]:
         """Give the code that runs its next piece."""
-        if self._early is None:
+        if (early := _running.get()) is None:
             raise RuntimeError("there is no further code")
-        return await self._early.next(problem)
+        return await early.next(problem)
 
     def _waiting(self, function: HostFunction) -> HostFunction:
         """The function, whose calls wait until the code is known to be the reply's, unless they only read."""
@@ -194,8 +195,8 @@ class Eager:
             return Arguments((args, kwargs), {})
 
         async def call(arguments: Arguments) -> Any:
-            if self._early is not None:
-                belong_to(await self._early.selected())
+            if (early := _running.get()) is not None:
+                belong_to(await early.selected())
             ready = function.check(*arguments.args)
             answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
             return await answer if inspect.isawaitable(answer) else answer
@@ -210,7 +211,7 @@ class _Early:
         self.sent = ""
         self._runner, self._mark, self._is_own = runner, mark, is_own
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._is_whole = self._waits = False
+        self._is_whole = self._waits = self._is_given = self._has_called = False
         self._problem = ""
         self._code: asyncio.Future[Context] = asyncio.get_running_loop().create_future()
         self._unread: list[OutputChunk] = []
@@ -218,6 +219,7 @@ class _Early:
         running = runner.executor.run([_FOLLOW], CancellationToken(), lambda chunk: self._on_output(chunk))
         context = copy_context()  # Its calls until then belong to no code that may be run again.
         context.run(cell.set, uuid.uuid4().hex)
+        context.run(_running.set, self)
         self._task = asyncio.create_task(running, context=context)
         self._task.add_done_callback(retrieve_exception)
 
@@ -241,12 +243,17 @@ class _Early:
         if problem:
             self._problem = problem
             return {}
+        if self._waits or self._is_given:  # Code that asks by itself would wait for ever, and no time limit runs.
+            raise RuntimeError("there is no further code")
         self._waits = True
         try:
-            if not self._pieces.empty():
-                return self._pieces.get_nowait()
-            async with while_a_person_decides():  # Nothing runs meanwhile, and no time.
-                return await self._pieces.get()
+            if self._pieces.empty():
+                async with while_a_person_decides():  # Nothing runs meanwhile, and no time.
+                    piece = await self._pieces.get()
+            else:
+                piece = self._pieces.get_nowait()
+            self._is_given = piece["last"]
+            return piece
         finally:
             self._waits = False
 
@@ -254,13 +261,17 @@ class _Early:
         """Wait until it is known that the code is to run; return the context in which it does."""
         if not self._code.done():
             async with while_a_person_decides():
-                return await asyncio.shield(self._code)
-        return self._code.result()
+                await asyncio.wait((self._code,))
+        code = self._code.result()
+        self._has_called = True
+        return code
 
     async def finish(
         self, block: CodeBlock, token: CancellationToken, on_output: OnOutput | None
     ) -> ExecutionResult | None:
-        """Run the code to its end; `None` if all of it together is none."""
+        """Run the code to its end; `None` if all of it together is none, before any of its calls is made."""
+        if not await aside(partial(_is_code, whole=True), block.code):
+            return None
         if on_output is not None:
             self._on_output = on_output
             for chunk in self._unread:
@@ -273,24 +284,29 @@ class _Early:
             await asyncio.wait((self._task,))
         finally:
             await cancel_and_wait(self._task)
-            if self._is_own and not self._problem:
+            is_none = bool(self._problem) and not self._has_called  # Only the code says so: no call is made again.
+            if self._is_own and not is_none:
                 await run_uncancellable(self._runner.given.release(self._mark))
-        if self._problem:
+        if is_none:
             return None
         result = self._task.result()
         calls = tuple(each for each in result.calls if each.name != _NEXT)
         return replace(result, code=block.code, calls=calls)
 
     async def take_back(self) -> None:
+        self._code.cancel()  # First of all: the code runs once more.
         if self._waits:  # So it ends without being interrupted.
             self.send("", is_last=True)
             await asyncio.wait((self._task,), timeout=_ENDING_SECONDS)
         await cancel_and_wait(self._task)
-        self._code.cancel()
         with contextlib.suppress(CodeRoomError):  # The session is gone, and with it all that has run.
             await self._runner.given.rollback(self._mark)
             if self._is_own:
                 await self._runner.given.release(self._mark)
+
+
+_running: Final[ContextVar[_Early | None]] = ContextVar("coderoom_early", default=None)
+"""The code of a reply whose calls are answered in this context."""
 
 
 def complete(code: str) -> int:
@@ -312,8 +328,8 @@ def _begins_statement(code: str, at: int) -> bool:
     return code[at] not in _INSIDE and not code.startswith(_CONTINUING, at)
 
 
-def _is_code(code: str) -> bool:
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+def _is_code(code: str, *, whole: bool = False) -> bool:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | (0 if whole else ast.PyCF_ONLY_AST)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

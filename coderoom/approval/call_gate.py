@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -90,13 +91,16 @@ class CallRule(BaseModel):
     def matches(self, arguments: Mapping[str, Any]) -> bool:
         """Whether it is about a call with these arguments."""
         return all(
-            name in arguments and re.fullmatch(pattern, _text(arguments[name]), re.DOTALL)
+            name in arguments and any(re.fullmatch(pattern, text, re.DOTALL) for text in _texts(arguments[name]))
             for name, pattern in self.arguments.items()
         )
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    # A server takes 5.0 for 5.
+    return [repr(value), repr(int(value))] if isinstance(value, float) and value.is_integer() else [repr(value)]
 
 
 @dataclass
@@ -264,7 +268,8 @@ class CallGate:
         try:
             async with while_a_person_decides(), lock:
                 _refuse_after_many(function.name, code)
-                request = CallRequest.about(
+                ask = partial(
+                    CallRequest.about,
                     function,
                     given,
                     agent=current_agent() or self._agent,
@@ -272,6 +277,7 @@ class CallGate:
                     context=list(code.context),
                     always=function.name in self._always,
                 )
+                request = await call_in_thread(ask)  # Code can make it take seconds.
                 # The approval may change the request; what was asked is what is judged and run.
                 answer = await approve_once(self.approval, request.model_copy(deep=False), CancellationToken(), key)
         except asyncio.CancelledError:

@@ -7,7 +7,6 @@ import inspect
 import math
 from collections.abc import Mapping
 from copy import deepcopy
-from pprint import pformat
 from typing import Any, Final, Literal, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -20,6 +19,8 @@ from coderoom.sandbox.guest.values import as_argument, why_not_data
 
 _WIDTH: Final = 100
 _INDENT: Final = "    "
+_LONGEST_LINE: Final = _WIDTH - len(_INDENT)
+_DEEPEST_LINES: Final = 10
 
 Given = tuple[list[Any], dict[str, Any]]
 """The positional and the named arguments of a call, as data."""
@@ -99,13 +100,19 @@ class CallRequest(ApprovalRequest):
 
 
 def checked_data(function: HostFunction, given: Given) -> Given:
-    """The arguments as the function gets them, if that is data; else as they were sent."""
+    """The arguments as the function gets them; each that is no data, as it was sent."""
     checked = function.check(*deepcopy(given))
+    kwargs = checked.kwargs if checked.seen is None else checked.seen
     try:
-        args, kwargs = as_data(function.name, [list(checked.args), dict(checked.kwargs)])
-    except Exception:  # They can be any objects.
+        sent, gets = (function.signature.bind(*args, **named) for args, named in (given, (checked.args, kwargs)))
+    except TypeError:
         return deepcopy(given)
-    return args, kwargs
+    for name, value in gets.arguments.items():
+        try:
+            gets.arguments[name] = as_data(function.name, value)
+        except Exception:  # It can be any object.
+            gets.arguments[name] = deepcopy(sent.arguments.get(name))
+    return list(gets.args), gets.kwargs
 
 
 def arguments_by_name(signature: inspect.Signature, given: Given) -> dict[str, Any]:
@@ -115,8 +122,8 @@ def arguments_by_name(signature: inspect.Signature, given: Given) -> dict[str, A
     except TypeError:
         return dict(given[1])
     for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found |= found.pop(name, {})
+        if parameter.kind is parameter.VAR_KEYWORD:  # Of the same name as another parameter, it does not hide that.
+            found = found.pop(name, {}) | found
         elif name not in found and (value := default_of(parameter)) is not parameter.empty and not why_not_data(value):
             found[name] = value
     return found
@@ -157,23 +164,24 @@ def _named(signature: inspect.Signature, given: Given) -> Given:
     return args, kwargs
 
 
-class _Infinite(float):
-    """A number that has no literal."""
-
-    def __repr__(self) -> str:
-        return f"float({float.__repr__(self)!r})"
-
-
-def _literal(value: Any) -> str:
-    return pformat(_with_all_numbers(value), width=_WIDTH - len(_INDENT), sort_dicts=False)
-
-
-def _with_all_numbers(value: Any) -> Any:
+def _literal(value: Any, deep: int = 0) -> str:
+    """A literal, in lines if it is long. Code chooses the value: unlike `pformat`, it takes time as its length only."""
     if isinstance(value, float) and not math.isfinite(value):
-        return _Infinite(value)
+        return f"float({repr(value)!r})"
+    if isinstance(value, str):
+        if len(text := repr(value)) > _LONGEST_LINE and len(lines := value.splitlines(keepends=True)) > 1:
+            return "(" + "\n ".join(map(repr, lines)) + ")"
+        return text
     if isinstance(value, dict):
-        return {key: _with_all_numbers(item) for key, item in value.items()}
-    return [_with_all_numbers(item) for item in value] if isinstance(value, list | tuple) else value
+        begin, parts, end = "{", [f"{key!r}: {_literal(item, deep + 1)}" for key, item in value.items()], "}"
+    elif isinstance(value, list | tuple):
+        begin, parts, end = "[", [_literal(item, deep + 1) for item in value], "]"
+    else:
+        return repr(value)
+    line = f"{begin}{', '.join(parts)}{end}"
+    if deep >= _DEEPEST_LINES or (len(line) <= _LONGEST_LINE and "\n" not in line):
+        return line
+    return begin + ",\n".join(parts).replace("\n", "\n ") + end
 
 
 def parse_call(name: str, code: str) -> Given:

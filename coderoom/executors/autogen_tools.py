@@ -48,9 +48,12 @@ def from_tool(tool: Tool) -> HostFunction:
         bound = bind(name, signature, args, kwargs)
         if isinstance(args_type, type) and issubclass(args_type, BaseModel):
             try:
-                args_type.model_validate(bound)
+                checked = args_type.model_validate(bound)
             except ValidationError as error:
                 raise misfit(name, error, signature) from None
+            known = {key: getattr(checked, key) for key in args_type.model_fields}
+            known |= {str(each.alias): known[key] for key, each in args_type.model_fields.items() if each.alias}
+            return Arguments((), bound, seen={key: known.get(key, value) for key, value in bound.items()})
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:

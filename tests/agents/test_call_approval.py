@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from autogen_agentchat.agents import ApprovalFuncType
+from autogen_core.tools import FunctionTool, StaticWorkbench
+from pydantic import Base64Bytes
 
 from coderoom.approval import (
     AlwaysApprove,
@@ -262,6 +264,39 @@ async def test_rules_see_what_the_function_gets(actor: MakeActor, bank: Bank) ->
     )
     output = await output_of(actor, bank, code, approval=NeverApprove(reason="no"), call_rules=rules)
     assert output == "Ann got 5\n" + "pay() is forbidden here\n" * 3 + "pay() was not allowed: no\n"
+
+
+async def test_no_argument_hides_another_one_from_rules(actor: MakeActor) -> None:
+    """By its name, by one that is no data, or where the tool itself converts it."""
+    made: list[Any] = []
+
+    def read(path: str, /, *lines: int, **options: Any) -> str:
+        """Read a file."""
+        made.append(path)
+        return path
+
+    def store(number: int, data: Base64Bytes) -> str:
+        """Store something."""
+        made.append(number)
+        return "stored"
+
+    def count(number: int) -> str:
+        """Count."""
+        made.append(number)
+        return "counted"
+
+    rules = [
+        CallRule(function="read", arguments={"path": "safe", "lines": r"\[\]|\(\)"}, effect="read"),
+        CallRule(function="*", arguments={"number": "13"}, effect="forbidden"),
+        CallRule(function="read", effect="forbidden"),
+    ]
+    calls = ["read('evil', path='safe')", "store(' 13', '//79')", "count(' 13')", "count(13.0)", "serve(13.0)"]
+    code = "\n".join(f"try: print({call})\nexcept PermissionError: print('no')" for call in calls)
+    tools = [read, store, FunctionTool(count, "Count.")]
+    served = StaticWorkbench([FunctionTool(count, "Count.", name="serve")])
+    agent = actor(Client(python(code), "Done."), tools=tools, workbench=served, call_rules=rules)
+    assert outputs(await stream(agent, "Count."))[-1] == "no\n" * len(calls)
+    assert made == []
 
 
 @pytest.mark.parametrize("approval", [AlwaysApprove(), RuleApproval([], default="allow"), lambda request: True])

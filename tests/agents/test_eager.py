@@ -183,6 +183,52 @@ async def test_calls_wait_for_the_end_of_the_reply(actor: MakeActor, tmp_path: P
     assert outputs(response.inner_messages or [])[-1] == "2\n"
 
 
+HOOK = """import sys
+frame = sys._getframe()
+while frame.f_code.co_name != "_follow":
+    frame = frame.f_back
+room = frame.f_locals["self"]
+run, pear = room._run, order
+
+def at_the_end(code, begin, filename):
+    if begin == len(code):
+        pear("pear")
+    return run(code, begin, filename)
+
+room._run = at_the_end
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "calls", "printed"),
+    [
+        (f"{HOOK}x = 1\nprint(x)\n", None, ""),
+        ("print(order('apple'))\nx = 1\nx = = 2", [], "SyntaxError"),
+        ("print(order('apple'))\n_next_statement('no code')\nx = 1\nprint(x)", ["apple"], "apple is ordered\n1\n"),
+        ("x = 1\nprint(x)\n_next_statement()\n_next_statement()", [], "there is no further code"),
+    ],
+    ids=["the last breath of what is taken back", "no code together", "it says it is no code", "it waits for ever"],
+)
+async def test_code_cannot_make_its_calls_early_or_twice(
+    actor: MakeActor, code: str, calls: list[str] | None, printed: str
+) -> None:
+    made: list[str] = []
+
+    def order(item: str) -> str:
+        """Order something."""
+        made.append(item)
+        return f"{item} is ordered"
+
+    async def pause() -> None:
+        await asyncio.sleep(0.2)
+
+    reply: str | list[Piece] = python(code) if calls is not None else [f"```python\n{code}", pause, "no end"]
+    agent = actor(Writing(reply, python("1"), "Done."), tools=[order], model_client_stream=True, eager=True)
+    response = await turn(agent, TASK)
+    assert made == (calls or [])
+    assert printed in outputs(response.inner_messages or [])[0]
+
+
 @pytest.mark.slow
 async def test_the_time_of_the_model_is_none_of_the_code(tmp_path: Path) -> None:
     async def think() -> None:

@@ -27,10 +27,17 @@ _UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Checked arguments of a call."""
+    """Checked arguments of a call.
+
+    Attributes:
+        args: The positional ones, for `HostFunction.run`.
+        kwargs: The named ones.
+        seen: The named ones as the function gets them, if `run` still converts them.
+    """
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    seen: Mapping[str, Any] | None = None
 
 
 class InverseCall(NamedTuple):
