@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -22,6 +22,7 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
+from coderoom._util.autogen import current_agent
 from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
@@ -35,6 +36,7 @@ from coderoom.models.budgets import Budget
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
 from coderoom.runs.story import USER, Story, Streamed
 from coderoom.runs.team_run import try_out
+from coderoom.steps import AskedAbout, StepObserver, observing
 
 try:
     from starlette.applications import Starlette
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""
+_ABOUT: Final[dict[AskedAbout, str]] = {"code": "code", "call": "a call of a function", "changes": "changes of files"}
 _PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 30 * 60.0
@@ -322,6 +325,17 @@ class ChatServer:
         conversation.digests.append(digest)
 
 
+class _Asked(StepObserver):
+    """Says what waits for an answer of whoever runs the server."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> None:
+        """Say so; others ask."""
+        self._say(f"{current_agent()}: whoever runs the server is asked about {_ABOUT[about]}.\n")
+
+
 class _Answer:
     """The answer to one request."""
 
@@ -343,15 +357,20 @@ class _Answer:
 
     def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         told = self._story.tell(message)
-        if self._question.stream and told.source != USER and not isinstance(told, Streamed):
-            self._said.put_nowait(encodable(f"{told.source}: {told.text}\n"))
+        if told.source != USER and not isinstance(told, Streamed):
+            self._say(f"{told.source}: {told.text}\n")
+
+    def _say(self, text: str) -> None:
+        if self._question.stream:
+            self._said.put_nowait(encodable(text))
 
     async def _work(self) -> str:
         """Have the team answer, and return the answer. If this is cancelled, the team is."""
         token, text = CancellationToken(), None
         try:
             work = self._conversation.run.go_on(self._record, self._watch, close=False, token=token)
-            running = asyncio.ensure_future(work)
+            with observing(_Asked(self._say)):
+                running = asyncio.ensure_future(work)
             try:
                 await asyncio.shield(running)
             except asyncio.CancelledError:

@@ -123,7 +123,7 @@ class CellFacts(BaseModel):
     network: Annotated[list[dict[str, Any]], Field(description="The hosts that it asked for, and why one was refused.")]
 
 
-class PersonsAnswer(BaseModel):
+class Answer(BaseModel):
     """What a person answers to a question of a team about its code."""
 
     answer: Annotated[str, Field(description="As the question says: yes, no, no and why, always, or edit: ...")]
@@ -580,7 +580,7 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
         client, lines = _client_of(ctx), list[str]()
 
         async def ask(question: str, token: CancellationToken | None) -> str:
-            answered = await ctx.elicit(question, PersonsAnswer)
+            answered = await ctx.elicit(question, Answer)
             return answered.data.answer if answered.action == "accept" else "no"
 
         async def work() -> CallToolResult:

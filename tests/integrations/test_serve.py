@@ -17,7 +17,9 @@ import httpx
 import openai
 import pytest
 
-from tests.support.commands import coderoom, environment
+from coderoom.runs import Journal
+from tests.approval.test_killed import wait_for
+from tests.support.commands import ROOT, coderoom, environment, recording
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
 KEYS = "key-of-one,key-of-other"
@@ -78,6 +80,14 @@ def words(answer: Any) -> str:
     return said.partition("\n\n[")[0]
 
 
+def answer_in(journal: Journal, answer: str) -> None:
+    """Answer the question of the last run, as its page does."""
+    run = journal.find("last").id
+    wait_for(lambda: bool(journal.questions(run)))
+    journal.answer(run, journal.questions(run)[0].id, answer)
+    journal.close()
+
+
 @pytest.mark.slow
 def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as url, client_of(url) as one, client_of(url, "key-of-other") as other:
@@ -121,6 +131,31 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
             assert opened.headers["content-disposition"] == "attachment"
         for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "none"):
             assert httpx.get(file.replace("1.txt", path), headers=headers).status_code == 404
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answered", "paid"), [(True, "5 to Ann\n6 to Bob\n"), (False, "")])
+def test_whoever_runs_the_server_is_asked_about_calls(tmp_path: Path, answered: bool, paid: str) -> None:
+    said = recording(tmp_path / "r.json", ["```python\npay('Ann', 5)\npay('Bob', 6)\n```", "I cannot.", "I cannot."])
+    team, journal = str(ROOT / "examples/approved_calls_team.yaml"), tmp_path / "journal"
+    command = [sys.executable, "-m", "coderoom", "serve", team, "--port", "0", "--model", said]
+    env = environment({"CODEROOM_TOKEN": KEYS, "CODEROOM_JOURNAL": str(journal), "PYTHONWARNINGS": "ignore"})
+    stdin = subprocess.PIPE if answered else subprocess.DEVNULL  # Open, and nobody writes there; or there is none.
+    (tmp_path / "payments.txt").touch()
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=stdin, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            with client_of(server.stdout.readline().strip()) as client:
+                task: list[Any] = [{"role": "user", "content": "Pay them."}]
+                told = ""
+                for chunk in client.chat.completions.create(model="x", messages=task, stream=True):
+                    told += (chunk.choices[0].delta.model_extra or {}).get("reasoning_content", "")
+                    if answered and told.endswith("is asked about a call of a function.\n"):
+                        answer_in(Journal(journal), "always")
+        finally:
+            server.terminate()
+    assert ("was not allowed: The input ended" in told) is not answered
+    assert (tmp_path / "payments.txt").read_text() == paid
 
 
 @pytest.mark.slow
