@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +80,8 @@ async def undo_calls(
         name, arguments = json.loads(record.inverse)
         function = functions[name]
         request = {"call": record.name, "arguments": record.digest, "place": place, "inverse": name}
-        problem = await once(INVERSE, request, partial(_call, function, arguments, record, request), str, str)
+        extra = arguments.keys() - functions[record.name].signature.parameters.keys()
+        problem = await once(INVERSE, request, partial(_call, function, arguments, extra, record, request), str, str)
         if problem:
             words.append(f"{record.name}(...) was not undone: {problem}.")
             note(words[-1])
@@ -99,16 +100,27 @@ async def undo_calls(
 
 
 async def _call(
-    function: HostFunction, arguments: Mapping[str, Any], record: RecordedCall, request: Mapping[str, Any]
+    function: HostFunction,
+    arguments: Mapping[str, Any],
+    extra: Set[str],
+    record: RecordedCall,
+    request: Mapping[str, Any],
 ) -> str:
-    """Call an inverse; return why it was not done, and nothing if it was."""
+    """Call an inverse; return why it was not done, and nothing if it was.
+
+    `extra` names arguments that are no parameters of the call's function: code cannot set the inverse's with them.
+    """
     begun = {**request, "begins": True}
     if find_now(INVERSE_BEGUN, begun) is not None:
         return f"{function.name}() may have undone it: {_UNKNOWN}"
     parameters = function.signature.parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     known = {**arguments, "result": json.loads(record.value)}
-    chosen = {name: value for name, value in known.items() if name in parameters or (takes_all and name != "result")}
+    chosen = {
+        name: value
+        for name, value in known.items()
+        if (name == "result" or name not in extra if name in parameters else takes_all and name != "result")
+    }
     if "result" in chosen and not record.kept:
         return f"what it has returned is too long to be kept for {function.name}()"
     try:

@@ -92,6 +92,24 @@ async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
     assert "book(seat=5)" in told.partition("are not undone:")[2]
 
 
+async def test_extra_arguments_of_a_call_set_none_of_its_inverse(actor: MakeActor) -> None:
+    undone: list[Any] = []
+
+    def create(path: str, **options: Any) -> Annotated[str, Effect("write", inverse="delete")]:
+        """Create something."""
+        return path
+
+    def delete(path: str, result: str, recursive: bool = False, **options: Any) -> None:
+        """Delete it."""
+        undone.append((path, result, recursive, options))
+
+    code = f"create('a', recursive=True, result='/', color='red')\n{FAILS}"
+    tools = [create, delete]
+    agent = actor(Client(python(code), "No."), tools=tools, call_approval=AlwaysApprove(), on_error="rollback")
+    await turn(agent, TASK)
+    assert undone == [("a", "a", False, {"color": "red"})]
+
+
 async def test_kept_code_keeps_its_calls(actor: MakeActor) -> None:
     store = Store()
     replies = python("create('a')"), python(f"create('b')\n{FAILS}"), "It failed."
