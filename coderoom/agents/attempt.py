@@ -95,10 +95,17 @@ class Attempt(ExecutionResult):
         calls = self.calls if self.not_undone is None else self.not_undone
         if calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(calls))
+        elif self.outcome is Outcome.OK:
+            parts += self.edited_calls()
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
         if made:
             parts.append(f"Files made or changed: {', '.join(made)}")
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
+
+    def edited_calls(self) -> list[str]:
+        """A text on the calls that were made with other arguments than the code gave, if there are some."""
+        edited = [call for call in self.calls if call.edited]
+        return [_listed("These calls were made with other arguments than the code gave:", edited)] if edited else []
 
     def _result_in_words(self) -> str:
         if self.refusal:
@@ -125,10 +132,14 @@ class Attempt(ExecutionResult):
 
 def calls_made(calls: Sequence[FunctionCall]) -> str:
     """Describe function calls, which cannot be undone, for a model."""
+    return _listed("These calls of functions were made before that, and are not undone:", calls)
+
+
+def _listed(title: str, calls: Sequence[FunctionCall]) -> str:
     shown = [f"- {call}" for call in calls[:MOST_CALLS]]
     if len(calls) > len(shown):
         shown.append(f"- and {len(calls) - len(shown):,} more")
-    return "\n".join(["These calls of functions were made before that, and are not undone:", *shown])
+    return "\n".join([title, *shown])
 
 
 MOST_CALLS = 20

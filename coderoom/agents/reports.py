@@ -41,7 +41,7 @@ def report(summary: str, attempt: Attempt) -> str:
         parts += ["What was found:" if attempt.stopped_by_check else "Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
         parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
-    return "\n\n".join([*parts, *attempt.selection.notes])
+    return "\n\n".join([*parts, *attempt.edited_calls(), *attempt.selection.notes])
 
 
 def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:

@@ -31,6 +31,7 @@ from coderoom.approval.calls import Always, CallRequest, Given, arguments_by_nam
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_decides
+from coderoom.sandbox.functions.calls import log_edited
 from coderoom.sandbox.functions.function import Arguments, InverseCall
 from coderoom.sandbox.functions.recorder import digest_of
 from coderoom.steps import CALL_BEGUN, cell, find_now, keep_step, note
@@ -124,6 +125,14 @@ calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", 
 """The code whose calls are asked about in this context."""
 
 
+@dataclass
+class _Made:
+    """The arguments of a call that is made; `edited`: those by their names, if it was edited."""
+
+    given: Given
+    edited: dict[str, Any] | None = None
+
+
 def belong_to(code: Context) -> None:
     """Have calls in this context belong to the code that runs in another one."""
     calling.set(code.get(calling))
@@ -188,8 +197,11 @@ class CallGate:
         if not rules and declared == "read" and not inverse:
             return function
 
+        def by_name(given: Given) -> dict[str, Any]:
+            return arguments_by_name(function.signature, checked_data(function, given))
+
         def effect_of(given: Given) -> str:
-            arguments = arguments_by_name(function.signature, checked_data(function, given)) if rules else {}
+            arguments = by_name(given) if rules else {}
             return next((rule.effect for rule in rules if rule.matches(arguments)), declared)
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -198,11 +210,11 @@ class CallGate:
             code.made[function.name, digest] += 1
             number = code.made[function.name, digest]
             key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}
-            return Arguments(([given], ready, key), {})
+            return Arguments((_Made(given), ready, key), {})
 
         async def run(arguments: Arguments) -> Any:
             made, ready, key = arguments.args
-            given = made[0]
+            given = made.given
             effect = effect_of(given)
             if effect == "forbidden":
                 raise PermissionError(f"{function.name}() is forbidden here")
@@ -210,17 +222,24 @@ class CallGate:
                 if (edited := await self._ask(function, given, key)) is not None:
                     if effect_of(edited) == "forbidden":
                         raise PermissionError(f"{function.name}() is forbidden here, also as it was edited")
-                    made[0], ready = edited, function.check(*edited)
+                    made.given, ready = edited, function.check(*edited)
+                    made.edited = by_name(edited)
+                    log_edited(made.edited)
                 self._begin(function.name, key)
             answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
             return await answer if inspect.isawaitable(answer) else answer
 
         def to_undo(arguments: Arguments) -> InverseCall:
-            data = checked_data(function, arguments.args[0][0])
-            return InverseCall(inverse, arguments_by_name(function.signature, data))
+            return InverseCall(inverse, by_name(arguments.args[0].given))
+
+        def as_edited(arguments: Arguments) -> dict[str, Any] | None:
+            edited: dict[str, Any] | None = arguments.args[0].edited
+            return edited
 
         undo = to_undo if inverse else None
-        return replace(function, check=check, run=run, in_thread=False, asks=True, to_undo=undo)
+        return replace(
+            function, check=check, run=run, in_thread=False, asks=True, to_undo=undo, as_edited=as_edited
+        )
 
     def inverse_of(self, function: HostFunction) -> str:
         """The name of the function that undoes a function's calls; empty if there is none."""

@@ -103,6 +103,7 @@ class FunctionCall:
             fit or there were too many calls; `timeout`; `cancelled` if the cell ended first.
         duration: How long it took, in seconds.
         error: Why it failed, as in the exception that the code got; `None` if it did not.
+        edited: Whether the code gave other arguments, and an approval has edited the call.
     """
 
     name: str
@@ -110,10 +111,12 @@ class FunctionCall:
     outcome: Outcome
     duration: float
     error: str | None = None
+    edited: bool = False
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{self.name}({shown}): {self.outcome.value}{f', {self.error}' if self.error else ''}"
+        edited = ", as it was edited" if self.edited else ""
+        return f"{self.name}({shown}){edited}: {self.outcome.value}{f', {self.error}' if self.error else ''}"
 
 
 @dataclass(frozen=True)

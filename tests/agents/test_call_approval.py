@@ -228,6 +228,16 @@ async def test_an_edited_call_is_another_call_of_the_same_function(
     assert len(bank.paid) == result.endswith(("7", "8"))
 
 
+async def test_the_model_and_others_see_an_edited_call_as_it_was_made(actor: MakeActor, bank: Bank) -> None:
+    client = Client(python("done = pay(5)"), "Five were paid.")
+    agent = actor(client, tools=bank.functions, call_approval=lambda request: Edited(code="pay(7, to='Bob')"))
+    items = await stream(agent, "Pay.")
+    made = "- pay(number=7, to='Bob', notes=None), as it was edited: ok"
+    assert made in str(client.calls[-1].messages[-1].content)
+    assert made in items[-1].chat_message.content
+    assert not any("number=5" in call for item in items for call in getattr(item, "metadata", {}).values())
+
+
 @pytest.mark.parametrize("mode", ["first", "all"])
 async def test_always_holds_for_persons_in_one_session(
     actor: MakeActor, bank: Bank, mode: Literal["first", "all"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from coderoom.runs import Journal
 from tests.approval.test_killed import Person, wait_for
 from tests.support.commands import ROOT, environment
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 TEAM, MODEL = ROOT / "examples/approved_calls_team.yaml", f"replay:{ROOT / 'examples/approved_calls.replay.yaml'}"
 QUESTION = "[y/N/a/e] "
+EDIT = ["e\npay(to='Ann', amount=2)\n.\n", "y\n"]
 
 
 class Payer(Person):
@@ -47,13 +49,17 @@ def begin(tmp_path: Path) -> Callable[..., Payer]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_it_goes_on_at_the_waiting_call(begin: Callable[..., Payer], tmp_path: Path, number: signal.Signals) -> None:
-    person = begin("run", str(TEAM), "Pay the bills.", "--model", MODEL, "--workspace", "work", answers=["y\n"])
-    wait_for(lambda: person.shown.count(Payer.question) == 2)
+    person = begin("run", str(TEAM), "Pay the bills.", "--model", MODEL, "--workspace", "work", answers=EDIT)
+    wait_for(lambda: person.shown.count(Payer.question) == 3)
     person.process.send_signal(number)
     person.process.wait(60)
-    assert (tmp_path / "payments.txt").read_text() == "20 to Ann\n"
+    assert (tmp_path / "payments.txt").read_text() == "2 to Ann\n"
     shown = begin("resume", answers=["e\npay(to='Bob', amount=90)\n.\n", "y\n"]).end()
-    assert (tmp_path / "payments.txt").read_text() == "20 to Ann\n90 to Bob\n"
+    assert (tmp_path / "payments.txt").read_text() == "2 to Ann\n90 to Bob\n"
     assert shown.count("Make this call?") == 2  # The second one is about the edited call.
-    for said in ("paid 20 to Ann", "paid 90 to Bob", "Mallory: pay() is forbidden here"):
+    for said in ("paid 2 to Ann", "paid 90 to Bob", "Mallory: pay() is forbidden here"):
         assert said in shown
+    journal = Journal(tmp_path / "journal.sqlite3")
+    [code] = [step for step in journal.steps(journal.find("last").id) if step.kind == "code"]
+    paid = [call for call in code.result["calls"] if call["name"] == "pay"]
+    assert [(call["arguments"]["amount"], call["edited"]) for call in paid] == [(2, True), (90, True), (10, False)]

@@ -116,6 +116,13 @@ async def while_a_person_decides() -> AsyncIterator[None]:
                 yield
 
 
+def log_edited(arguments: Mapping[str, Any]) -> None:
+    """Have the log show the call that the caller answers as it was edited, with these arguments by their names."""
+    if (found := _current.get()) is not None:
+        calls, call = found
+        calls.log_edited(call, arguments)
+
+
 @dataclass(eq=False)
 class _Call:
     number: int
@@ -203,8 +210,7 @@ class Calls:
             refused = too_many(function.name, most)
         elif size > largest + _HEAD:
             refused = too_large(function.name, size, largest)
-        arguments = _brief(function.name_arguments(args, kwargs), self._most_logged())
-        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
+        arguments = self._to_log(function.name_arguments(args, kwargs))
         self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
         self._waiting_bytes += size + PER_CALL
         place, begun = len(self._log) - 1, time.monotonic()
@@ -399,6 +405,10 @@ class Calls:
         call.answered = True
         self._write(call, outcome, reply["error"]["message"] if "error" in reply else None)
 
+    def log_edited(self, call: _Call, arguments: Mapping[str, Any]) -> None:
+        """Put the arguments into the log that somebody has made of those of a call."""
+        self._log[call.place] = replace(self._log[call.place], arguments=self._to_log(arguments), edited=True)
+
     def _write(self, call: _Call, outcome: Outcome, error: str | None) -> None:
         """Put the outcome of a call into the log; only the first one counts."""
         if call.begun is not None:
@@ -406,6 +416,11 @@ class Calls:
             self._room -= len(error or "")
             duration, call.begun = time.monotonic() - call.begun, None
             self._log[call.place] = replace(self._log[call.place], outcome=outcome, duration=duration, error=error)
+
+    def _to_log(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        shown = _brief(arguments, self._most_logged())
+        self._room -= sum(len(name) + len(repr(value)) for name, value in shown.items())
+        return shown
 
     def _most_logged(self) -> int:
         return min(LONGEST, max(_LEAST, self._room))

@@ -72,6 +72,7 @@ class HostFunction:
             what code calls; for the engine `cpython`.
         effect: What its calls do; `None` if that is not declared.
         to_undo: Says of the arguments of a call that was made what undoes it; `None`: nothing does.
+        as_edited: Says of the arguments of a call which ones it was made with, by their names, if it was edited.
         asks: Whether somebody may decide about its calls before they are made.
     """
 
@@ -90,6 +91,7 @@ class HostFunction:
     effect: Effect | None = None
     asks: bool = False
     to_undo: Callable[[Arguments], InverseCall] | None = None
+    as_edited: Callable[[Arguments], dict[str, Any] | None] | None = None
 
     @property
     def header(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from coderoom.sandbox.functions.calls import log_edited
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
 from coderoom.steps import branch, cell, find_now, keep_step
 
@@ -29,6 +30,7 @@ class RecordedCall(BaseModel):
         error: What it raised, likewise.
         kept: Whether the answer is recorded; a very long one is not.
         inverse: The function that undoes it, and the arguments by their names, as JSON text; empty if there is none.
+        edited: The arguments that it was made with, by their names, as JSON text; empty if it was not edited.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -39,6 +41,7 @@ class RecordedCall(BaseModel):
     error: str | None = None
     kept: bool = True
     inverse: str = ""
+    edited: str = ""
 
 
 class NotBegun(asyncio.CancelledError):
@@ -61,6 +64,8 @@ class CallRecorder:
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
             if (call := self._find(function.name, digest)) is not None:
+                if call.edited:
+                    log_edited(json.loads(call.edited))
                 if not call.kept:
                     raise RuntimeError(
                         f"{call.name}() is not called again to restore a session, and its answer was too long to keep"
@@ -77,7 +82,7 @@ class CallRecorder:
                     return _keep_later(calls, function, digest, value, inner)
                 return _keep(calls, function, digest, value, inner)
             except BaseException as error:
-                _keep_error(calls, function.name, digest, error)
+                _keep_error(calls, function, digest, error, inner)
                 raise
 
         async def run_async(arguments: Arguments) -> Any:
@@ -128,7 +133,8 @@ def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value:
     text = json.dumps(data)
     kept = len(text) <= _LONGEST
     inverse = "" if function.to_undo is None else json.dumps(function.to_undo(arguments))
-    call = RecordedCall(name=function.name, digest=digest, value=text if kept else "null", kept=kept, inverse=inverse)
+    value, edited = text if kept else "null", _edited(function, arguments)
+    call = RecordedCall(name=function.name, digest=digest, value=value, kept=kept, inverse=inverse, edited=edited)
     _record(calls, call)
     return data
 
@@ -145,12 +151,20 @@ async def _keep_later(
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             # It ran out of time, which the code saw, or the cell ended, which the code did not see.
             seen = TimeoutError(f"{function.name}() did not answer in time")
-        _keep_error(calls, function.name, digest, seen)
+        _keep_error(calls, function, digest, seen, arguments)
         raise
 
 
-def _keep_error(calls: list[RecordedCall], name: str, digest: str, error: BaseException) -> None:
-    _record(calls, RecordedCall(name=name, digest=digest, error=json.dumps(error_data(error))))
+def _keep_error(
+    calls: list[RecordedCall], function: HostFunction, digest: str, error: BaseException, arguments: Arguments
+) -> None:
+    told, edited = json.dumps(error_data(error)), _edited(function, arguments)
+    _record(calls, RecordedCall(name=function.name, digest=digest, error=told, edited=edited))
+
+
+def _edited(function: HostFunction, arguments: Arguments) -> str:
+    found = None if function.as_edited is None else function.as_edited(arguments)
+    return "" if found is None else json.dumps(found)
 
 
 def digest_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

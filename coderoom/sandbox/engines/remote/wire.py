@@ -135,6 +135,7 @@ _OF_CALLS: Final[Mapping[str, tuple[type, ...]]] = {
     "outcome": (Outcome,),
     "duration": _NUMBER,
     "error": _MAYBE_TEXT,
+    "edited": (bool,),
 }
 _OF_NETWORK: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("host", "why"), _TEXT),
