@@ -18,7 +18,7 @@ from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from coderoom._util.tasks import Deadline, aside, await_with_token, within
 from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
@@ -28,7 +28,7 @@ from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.code_session import CodeActSession, OnError
 from coderoom.agents.contexts import AgentWithContexts
 from coderoom.agents.conversation import ConversationState
-from coderoom.agents.eager import Eager, check_eager
+from coderoom.agents.eager import Eager, check_eager, check_settings
 from coderoom.agents.inverses import Undone
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
@@ -77,6 +77,12 @@ class CodeActAgentConfig(BranchingAgentConfig):
     max_tool_tokens: int = Field(default=2_000, ge=200)
     eager: bool = False
 
+    @model_validator(mode="after")
+    def _can_be_eager(self) -> Self:
+        if self.eager:
+            check_settings(self.model_client_stream, self.approval is not None or self.check_types)
+        return self
+
 
 class CodeActAgentState(ConversationState):
     """The saved state of a `CodeActAgent`."""
@@ -119,7 +125,8 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         max_seconds: The most seconds that a turn may take, without those in which a person decides on a call; `None`:
             unlimited.
         on_error: What happens to the variables and files after failed code: they stay (`keep`), or are restored as
-            they were before it (`rollback`). Function calls are never undone; the model is informed about them.
+            they were before it (`rollback`). Of function calls, only those with an inverse are undone; the model is
+            informed about the others.
         approval_func: Is asked before code runs, as in `CodeExecutorAgent`.
         max_output_chars: The most characters of output for the model and other agents, at least 200.
         memory: AutoGen's memories, each of which adds what it finds to the conversation at the beginning of a turn.

@@ -54,19 +54,24 @@ _INSIDE: Final = " \t\f\n#)]}"
 _CONTINUING: Final = ("elif", "else", "except", "finally")
 
 
+def check_settings(streams: bool, asks: bool) -> None:
+    """As `check_eager`, without the executor."""
+    if not streams:
+        raise ValueError("eager=True needs model_client_stream=True: otherwise a reply arrives as a whole.")
+    if asks:
+        raise ValueError(
+            "eager=True runs code before all of it is written: an approval and check_types cannot judge it."
+        )
+
+
 def check_eager(executor: CodeExecutor, streams: bool, asks: bool) -> None:
     """Refuse settings with which code cannot run before all of it is known.
 
     Raises:
         ValueError: It cannot; the message says why.
     """
+    check_settings(streams, asks)
     config = executor.dump_component().config if isinstance(executor, SandboxCodeExecutor) else {}
-    if not streams:
-        raise ValueError("eager=True needs model_client_stream=True: otherwise a reply arrives as a whole.")
-    if asks:
-        raise ValueError(
-            "eager=True runs code before all of it is written: approval_func and check_types cannot judge it."
-        )
     if config.get("state", "session") != "session" or not config or config.get("engine", "cpython") != "cpython":
         raise ValueError("eager=True needs a SandboxCodeExecutor(state='session') with engine='cpython'.")
     if config.get("policy", "open") != "open":

@@ -237,9 +237,7 @@ class CallGate:
             return edited
 
         undo = to_undo if inverse else None
-        return replace(
-            function, check=check, run=run, in_thread=False, asks=True, to_undo=undo, as_edited=as_edited
-        )
+        return replace(function, check=check, run=run, in_thread=False, asks=True, to_undo=undo, as_edited=as_edited)
 
     def inverse_of(self, function: HostFunction) -> str:
         """The name of the function that undoes a function's calls; empty if there is none."""

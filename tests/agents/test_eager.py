@@ -257,7 +257,7 @@ async def test_in_tags_too(actor: MakeActor, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ({"model_client_stream": False}, "model_client_stream=True"),
-        ({"approval_func": Approver(True)}, "approval_func"),
+        ({"approval_func": Approver(True)}, "an approval and check_types"),
         ({"code_executor": SandboxCodeExecutor(state="fresh")}, "state='session'"),
         ({"code_executor": SandboxCodeExecutor(policy="restricted")}, "policy='open'"),
     ],

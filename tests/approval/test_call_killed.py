@@ -49,7 +49,7 @@ def begin(tmp_path: Path) -> Callable[..., Payer]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_it_goes_on_at_the_waiting_call(begin: Callable[..., Payer], tmp_path: Path, number: signal.Signals) -> None:
-    person = begin("run", str(TEAM), "Pay the bills.", "--model", MODEL, "--workspace", "work", answers=EDIT)
+    person = begin("run", str(TEAM), "Pay the bills.", "--model", MODEL, "--workspace", "work", answers=[*EDIT])
     wait_for(lambda: person.shown.count(Payer.question) == 3)
     person.process.send_signal(number)
     person.process.wait(60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from coderoom.configs import check_team, load_team
 from coderoom.errors import ConfigError
 from tests.configs.config_files import TEAM, changed, found, one, write
+from tests.support.commands import ROOT
 
 AGENT = "config.participants[0]"
 
@@ -351,3 +354,27 @@ def test_a_provider_does_not_run_the_command_line(tmp_path: Path, capsys: pytest
     path.write_text("provider: coderoom.__main__.X\nconfig: {}\n")
     assert check_team(path)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("", "needs model_client_stream=True"),
+        ("model_client_stream: true, check_types: true", "check_types cannot judge"),
+    ],
+)
+def test_what_does_not_go_together_with_eager_is_told(tmp_path: Path, keys: str, words: str) -> None:
+    path = tmp_path / "team.yaml"
+    agent = f"{{provider: coderoom.agents.CodeActAgent, config: {{name: actor, eager: true, {keys}}}}}"
+    path.write_text(f"provider: coderoom.teams.CodingTeam\nconfig:\n  participants:\n    - {agent}\n")
+    [problem] = check_team(path)
+    assert (problem.path, problem.line) == (f"{AGENT}.config", 4)
+    assert words in problem.message
+
+
+def test_every_key_of_a_component_is_in_the_table_of_the_docs() -> None:
+    page = (ROOT / "docs" / "configs.md").read_text()
+    for provider, keys in re.findall(r"^\| `(coderoom\.[\w.]+)`[^|]*\| (.*) \|$", page, re.MULTILINE):
+        module, _, name = provider.rpartition(".")
+        config = getattr(importlib.import_module(module), name).component_config_schema
+        assert config.model_fields.keys() <= set(re.findall(r"`(\w+)`", keys)), provider
