@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -29,7 +30,7 @@ from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.sandbox import Effect, Limits
 from tests.agents.acting import MakeActor, outputs
-from tests.agents.helpers import Client, python, stream
+from tests.agents.helpers import Client, python, stream, text_of, texts, turn
 
 Writes = Annotated[str, Effect("write")]
 
@@ -231,11 +232,13 @@ async def test_an_edited_call_is_another_call_of_the_same_function(
 async def test_the_model_and_others_see_an_edited_call_as_it_was_made(actor: MakeActor, bank: Bank) -> None:
     client = Client(python("done = pay(5)"), "Five were paid.")
     agent = actor(client, tools=bank.functions, call_approval=lambda request: Edited(code="pay(7, to='Bob')"))
-    items = await stream(agent, "Pay.")
-    made = "- pay(number=7, to='Bob', notes=None), as it was edited: ok"
-    assert made in str(client.calls[-1].messages[-1].content)
-    assert made in items[-1].chat_message.content
-    assert not any("number=5" in call for item in items for call in getattr(item, "metadata", {}).values())
+    response = await turn(agent, "Pay.")
+    made = "pay(number=7, to='Bob', notes=None), as it was edited: ok"
+    assert made in texts(client.calls[-1].messages)[-1]
+    assert made in text_of(response)
+    assert [event.metadata["coderoom.calls"] for event in response.inner_messages or () if event.metadata] == [
+        json.dumps([made])
+    ]
 
 
 @pytest.mark.parametrize("mode", ["first", "all"])
