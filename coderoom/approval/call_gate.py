@@ -206,7 +206,9 @@ class CallGate:
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
             given, ready = deepcopy((list(args), dict(kwargs))), function.check(args, kwargs)
-            digest, code = digest_of(*given), calling.get() or CallingCode()
+            # Not as they were sent: a resumed run must know the call however its code writes it this time.
+            named = arguments_by_name(function.signature, checked_data(function, given))
+            digest, code = digest_of((), named), calling.get() or CallingCode()
             code.made[function.name, digest] += 1
             number = code.made[function.name, digest]
             key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}

@@ -27,6 +27,7 @@ MOST_CHARACTERS = 20_000
 """Of the code of a skill, and of its tests."""
 _LONGEST_SIGNATURE, _LONGEST_SUMMARY = 200, 160
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_TAKEN = ("skills", "conftest")  # The latter pytest runs without being asked to.
 _VERDICT = re.compile(r"# Judged (\S{1,20}) by \S+: (.{0,200})\. Digest: ([0-9a-f]{32})\n")
 _WRITABLE = "The skill cannot be saved"
 
@@ -111,7 +112,7 @@ def check_name(name: object) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ValueError(f"{name!r:.100} cannot be the name of a skill: take an identifier, as 'parse_rows'.")
-    if name in sys.stdlib_module_names or name.startswith("test_") or name.endswith("_test") or name == "skills":
+    if name in sys.stdlib_module_names or name.startswith("test_") or name.endswith("_test") or name in _TAKEN:
         raise ValueError(f"{name!r} is the name of a module, or of tests; give the skill another one.")
     return name
 

@@ -29,6 +29,7 @@ from coderoom.approval import (
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.sandbox import Effect, Limits
+from coderoom.steps import APPROVAL, CALL_BEGUN, StepObserver, observing
 from tests.agents.acting import MakeActor, outputs
 from tests.agents.helpers import Client, python, stream, text_of, texts, turn
 
@@ -348,6 +349,32 @@ async def test_a_rule_for_an_argument_that_is_not_there_is_an_error(actor: MakeA
     agent = actor(Client("Well."), tools=[bank.look], call_rules=[rule])
     with pytest.raises(RequestError, match=r"look\(\) names the argument 'nummer'; it has: number"):
         await stream(agent, "Look.")
+
+
+class Journal(StepObserver):
+    """Knows the answers and the begun calls of a run that was killed before a call had its result."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
+
+    def find(self, kind: str, request: Any) -> Any:
+        return self.known.get(f"{kind} {json.dumps(request, sort_keys=True)}")
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        if kind in (APPROVAL, CALL_BEGUN):
+            self.kept[f"{kind} {json.dumps(request, sort_keys=True)}"] = result
+
+
+async def test_a_begun_call_is_known_again_however_it_is_written(actor: MakeActor, bank: Bank) -> None:
+    calls = "lambda: pay(5), lambda: pay(to='Ann', number='5')"
+    code = f"import os\nagain = os.path.exists('again')\nopen('again', 'w').close()\nprint([{calls}][again]())"
+    journal = Journal()
+    with observing(journal):
+        assert await output_of(actor, bank, code) == "Ann got 5\n"
+        journal.known = dict(journal.kept)
+        assert "whether it was done is not known" in await output_of(actor, bank, code)
+    assert len(bank.paid) == len(bank.asked) == 1
 
 
 async def test_a_person_without_a_terminal_is_a_no(

@@ -67,6 +67,7 @@ async def test_a_function_is_saved_with_what_it_needs_and_nothing_else(session: 
         ("", ("'number'", "'assert number(\"1\") == 1'"), "no docstring"),
         ("", ("'../escape'", "'assert True'", "code='def f(): 1'"), "cannot be the name of a skill"),
         ("", ("'json'", "'assert True'", "code='def f(): 1'"), "name of a module"),
+        ("", ("'conftest'", "'assert True'", "code='def f(): 1'"), "name of a module"),
         ("", ("'nothing'", "'assert True'"), "'nothing' is not a function of this session"),
         ("", ("'f'", "'assert f() == 1'", "code='def g(): 1'"), "defines no function 'f'"),
         ("", ("'f'", "'assert f() == 1'", "code='def f(: 1'"), "is no Python"),
