@@ -30,6 +30,7 @@ from coderoom.generation.languages.python.literals import (
 from coderoom.generation.languages.python.pytest_checks import CHECKS
 from coderoom.judge import Step, decode
 from coderoom.judge.guest.steps import BUILTINS
+from coderoom.judge.source import parsed_expression
 from coderoom.judge.values import canonical, is_sound, parts
 from coderoom.sandbox.guest.decoding import TAGS
 
@@ -83,15 +84,15 @@ def why_not(test: FunctionTest) -> str:
 
 def _asks_for_fields(text: str) -> bool:
     """Whether an expression uses attributes that no value of a built-in type has."""
-    used = [each.attr for each in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(each, ast.Attribute)]
+    used = [each.attr for each in ast.walk(parsed_expression(text.strip())) if isinstance(each, ast.Attribute)]
     return not all(any(hasattr(kind, name) for kind in (*_BUILT_IN, math)) for name in used)
 
 
 def _line_of(text: str) -> str:
     """An expression as one line without comments; empty if it has characters that cannot be seen."""
     line = text.strip()
-    if "\n" in line or "\t" in line or "#" in line or visible(line, exact=True) != line:
-        line = ast.unparse(ast.parse(line, mode="eval"))
+    if any(each in line for each in "\n\t\\#") or visible(line, exact=True) != line:
+        line = ast.unparse(parsed_expression(line))
     return line if visible(line, exact=True) == line and "\n" not in line else ""
 
 
@@ -227,9 +228,7 @@ class _Alone:
         lines.append(f"    result = plain(result, {how})")
         lines += [f"    after = plain(after, {how})"] if test.sees_after else []
         line = _line_of(test.property or "")
-        lines.append(
-            f"    assert {line}" if _is_bool(ast.parse(line, mode="eval").body) else f"    assert ({line}) is True"
-        )
+        lines.append(f"    assert {line}" if _is_bool(parsed_expression(line)) else f"    assert ({line}) is True")
         return lines
 
     def _before(self) -> Iterator[tuple[str, Group | str]]:
