@@ -27,7 +27,6 @@ from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom.agents.base import CodingAgent
 from coderoom.agents.reports import without_questions
-from coderoom.agents.sharing import share_session
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
 
@@ -109,6 +108,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         )
         self._shared_session = shared_session
         if shared_session:
+            from coderoom.agents.sharing import share_session  # Imports the agents, which a check does not need.
+
             share_session(_agents_with_code(participants))
         self._turns = Turns()
         self._cut_short = False
