@@ -38,7 +38,7 @@ def test_a_question_is_answered_kept_and_followed_by_another(tmp_path: Path) -> 
 
 def test_what_is_shown_of_a_question_does_not_speak_of_code(tmp_path: Path) -> None:
     model, kept = recording(tmp_path / "r.json", ["Fine."]), ("--journal", str(tmp_path / "journal"))
-    asked = coderoom("ask", "How are you?", "-m", model, "--max-tokens", "100000", *kept, cwd=tmp_path)
+    asked = coderoom("ask", "How are you?", "-m", model, *kept, cwd=tmp_path)
     shown = coderoom("runs", "show", *kept, cwd=tmp_path)
     assert (asked.returncode, shown.returncode, "Fine." in shown.stdout) == (0, 0, True)
     assert "The model is a recording" in shown.stdout

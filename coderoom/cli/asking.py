@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
-from coderoom.cli.runs import MaxSecondsOption, MaxTokensOption, budgets_of, last_run
+from coderoom.cli.runs import MaxSecondsOption, budgets_of, last_run
 
 _STANDARD_INPUT: Final = "Standard input"
 
@@ -39,7 +39,6 @@ def ask(
     system: Annotated[str, app.option("TEXT", "Instructions for the model.", "--system", "-s")] = "",
     goes_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on after the last question.")] = False,
     max_seconds: MaxSecondsOption = None,
-    max_tokens: MaxTokensOption = None,
     record: app.RecordOption = None,
     env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
@@ -64,7 +63,7 @@ def ask(
     from coderoom.steps import observing
 
     text = question_with(question, _named(files or ()))
-    limits, _ = budgets_of(None, max_seconds, max_tokens)
+    limits, _ = budgets_of(None, max_seconds)
     kept = open_journal(journal, off=no_journal)
     if goes_on:
         last = last_run(kept, ASK, False, {"model": model, "system": system or None})
