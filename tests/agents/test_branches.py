@@ -253,7 +253,7 @@ def test_what_cannot_branch_says_why(tmp_path: Path) -> None:
     for executor in (
         LocalCodeExecutor(tmp_path),
         SandboxCodeExecutor(state="fresh"),
-        SandboxCodeExecutor(wall="docker"),
+        SandboxCodeExecutor(engine="monty"),
     ):
         with pytest.raises(ValueError, match="fork"):
             CodeActAgent("actor", client, executor, branches=2)
