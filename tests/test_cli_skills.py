@@ -22,6 +22,7 @@ def test_a_folder_is_listed_judged_and_shown(tmp_path: Path) -> None:
     assert (bad["name"], bad["why"]) == ("thrice", "The code defines no function 'thrice'.")
     assert (good["name"], good["why"]) == ("twice", "")
     assert good["strength"].endswith("mutants killed")
+    assert sorted(each.name for each in tmp_path.glob("*.py")) == ["thrice.py", "twice.py", "twice.tests.py"]
     shown = coderoom("skills", ".", "twice", cwd=tmp_path)
     assert good["strength"] in shown.stdout
     assert CODE in shown.stdout

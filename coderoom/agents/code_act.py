@@ -250,7 +250,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         self.branch_into(branches, branch_judge, executor)
         check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
-        self._tools = check_tools(tools)
+        self._tools, offer = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._code_format = code_format
         self._on_error = on_error
@@ -261,9 +261,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         self._tools_in_prompt, self._max_tool_tokens = tools_in_prompt, max_tool_tokens
         gate, search = CallGate(name, call_approval, self._call_rules), ToolSearch(tools_in_prompt, max_tool_tokens)
         initial = self._initial_variables, self._initial_imports
-        self._session = CodeActSession(
-            runner, self._tools, self._workbench, on_error, *initial, self._skills, gate, search
-        )
+        self._session = CodeActSession(runner, offer, self._workbench, on_error, *initial, self._skills, gate, search)
         self._check_types, self._types = check_types, TypeCheck(max_output_chars) if check_types else None
         self._eager = eager
         if eager:

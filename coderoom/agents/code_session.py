@@ -36,9 +36,9 @@ from coderoom.sandbox import (
     HostFunction,
     OnOutput,
     RecordedCall,
-    check_functions,
     host_functions,
 )
+from coderoom.sandbox.functions.callables import Offer
 from coderoom.skills import Skills
 
 OnError = Literal["keep", "rollback"]
@@ -57,7 +57,7 @@ class CodeActSession:
     def __init__(
         self,
         runner: CodeRunner,
-        tools: Sequence[Any],
+        tools: Offer,
         workbenches: Sequence[Workbench],
         on_error: OnError,
         variables: Mapping[str, Any],
@@ -67,14 +67,14 @@ class CodeActSession:
         tool_search: ToolSearch,
     ) -> None:
         self._gate = gate
-        gate.check(check_functions(tools))
+        gate.check(tools.known)
         self._executor: CodeExecutor = runner.given
         lines = [f"import {module} as {name}" for name, module in imports.items()]
         lines += [f"{name} = {value!r}" for name, value in variables.items()]
         self._variables = CodeBlock(code="\n".join(lines), language="python") if lines else None
         self._are_set = False
         self._runner = runner
-        self._tools = list(tools)
+        self._tools = tools
         self._workbenches = Workbenches(workbenches)
         self._skills = skills
         self.tool_search = tool_search
@@ -133,7 +133,8 @@ class CodeActSession:
         self._loop = loop
         if self._functions is None:
             of_skills = [] if self._skills is None else await self._skills.functions()
-            found = await host_functions([*self._tools, *await self._workbenches.functions(), *of_skills])
+            of_tools = (await self._tools.list()).values()
+            found = await host_functions([*of_tools, *await self._workbenches.functions(), *of_skills])
             self._gate.check(found)
             self._gate.check_inverses(found)
             self._plain = {function.name: function for function in found}

@@ -26,9 +26,9 @@ from coderoom.sandbox import (
     PROCESSES_HELP,
     FunctionCall,
     HostFunction,
-    check_functions,
     host_functions,
 )
+from coderoom.sandbox.functions.callables import Offer
 
 # AutoGen cannot dump a `FunctionTool` that was loaded from a config: it no longer finds its source.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
@@ -41,11 +41,11 @@ def load_tool(model: ComponentModel) -> BaseTool[Any, Any]:
     return tool
 
 
-def check_tools(tools: Any) -> list[Any]:
-    """Check the tools that a constructor gets."""
+def check_tools(tools: Any) -> tuple[list[Any], Offer]:
+    """The tools that a constructor gets, and what code is offered of them."""
     found: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
-    check_functions(found, "tools")
-    return list(found)
+    offer = Offer(found, "tools")
+    return list(found), offer
 
 
 def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:

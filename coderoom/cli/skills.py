@@ -44,7 +44,7 @@ def skills(
             raise RequestError(str(error.args[0])) from None
         state = f"Judged {skill.judged}: {skill.strength}" if skill.judged else _UNJUDGED
         whole = {"name": name, "code": skill.code, "tests": skill.tests, "judged": skill.judged}
-        app.show_result(as_json, whole, f"# {state}", skill.code, f"# {name}_test.py", skill.tests.rstrip("\n"))
+        app.show_result(as_json, whole, f"# {state}", skill.code, "# Tests", skill.tests.rstrip("\n"))
         return EXIT_OK
 
     async def judge_all() -> dict[str, Skill | str]:

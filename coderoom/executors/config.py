@@ -179,7 +179,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         description=(
             "Whether a table (of pandas, Polars or PyArrow, or a long list of dicts) that is a last expression, "
             "displayed or printed is described as models read it best: its size, types, all columns, the first and the "
-            "last rows. Otherwise, and with the engines `monty` and `remote`, the output has its `repr`."
+            "last rows. Otherwise the output has its `repr`."
         ),
     )
 
@@ -187,9 +187,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     def _fits_the_engine(self) -> Self:
         # An engine is loaded, and with it the package that brings it, only if it is not the usual one.
         lacks = [] if self.engine == "cpython" else asked_in_vain(ENGINES.load(self.engine), self)
-        unknown = [name for name in lacks if name != "describe_tables"]  # By default it is asked for.
-        if unknown:
-            without = f"has no {' and no '.join(unknown)}; leave that out, or use 'cpython'"
+        if lacks:
+            without = f"has no {' and no '.join(lacks)}; leave that out, or use 'cpython'"
             raise ValueError(f"the engine {self.engine!r} {without}")
         SandboxConfig(network=self.network, credentials=self.credentials)  # Refuses what does not go together.
         if self.workspace_mode == "overlay" and self.work_dir is None:
@@ -251,5 +250,5 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             local_network=self.local_network,
             credentials=self.credentials,
             workspace_mode=self.workspace_mode,
-            describe_tables=self.describe_tables and self.engine == "cpython",
+            describe_tables=self.describe_tables,
         )

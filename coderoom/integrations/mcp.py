@@ -167,7 +167,9 @@ class Client:
         self._functions = functions
         self._temporary = config.workspace is None
         self.folder = temporary_folder() if self._temporary else Path(str(config.workspace))
-        self.sandbox = Sandbox.from_config(config.model_copy(update={"workspace": self.folder}))
+        self.sandbox = Sandbox.from_config(
+            config.model_copy(update={"workspace": self.folder, "describe_tables": True})
+        )
         self.sessions: dict[str, Session] = {}
         self._processes: dict[str, ProcessTools] = {}
         self.checkpoints: dict[str, Checkpoint] = {}

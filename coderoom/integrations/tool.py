@@ -69,14 +69,15 @@ class CodeSession(AbstractContextManager["CodeSession"]):
     Args:
         functions: Functions of the host that the code may call.
         most: Of more conversations, the one that was idle for longest loses its variables; 0: none does.
-        options: Arguments of `Sandbox`. `output_bytes` of `limits` is 32 KiB unless it is set.
+        options: Arguments of `Sandbox`. `output_bytes` of `limits` is 32 KiB, and tables are described, unless
+            that is set otherwise.
     """
 
     def __init__(self, functions: Sequence[Any] = (), *, most: int = _MOST_SESSIONS, **options: Any) -> None:
         limits = options.pop("limits", None) or {}
         if isinstance(limits, Mapping):
             limits = {"output_bytes": OUTPUT_BYTES, **limits}
-        self._sandbox = Sandbox(limits=limits, **options)
+        self._sandbox = Sandbox(limits=limits, **{"describe_tables": True, **options})
         self._functions = functions
         self._most = most
         self._sessions: dict[str | int | None, tuple[Any, Session]] = {None: (None, self._sandbox.session(functions))}

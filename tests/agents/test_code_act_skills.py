@@ -88,7 +88,7 @@ async def test_a_resumed_run_saves_nothing_again_and_asks_the_same(
     (folder / "double.py").unlink()
     resumed = await Run.resume("last", journal, budget={"model_calls": 9}).go(lambda message: None)
     assert (resumed.outcome, resumed.answer) == ("ok", "Saved.")
-    assert [file.name for file in folder.iterdir()] == ["double_test.py"]
+    assert [file.name for file in folder.iterdir()] == ["double.tests.py"]
     assert len(set(asked)) == 1
 
 

@@ -187,6 +187,8 @@ async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
         many = await client.call_tool("run_code", {"code": "[0] * 50_000"})
         assert many.structuredContent is not None
         assert len(many.structuredContent["value"]) < 31_000
+        rows = await call(client, "run_code", code="[{'n': n, 'square': n * n} for n in range(500)]")
+        assert rows.startswith("list of dicts, 500 rows x 2 columns")
         # No encoding can write these.
         assert await call(client, "run_code", code="'\\ud800'") == "'\\ud800'"
         assert not (await client.call_tool("run_code", {"code": "{'\\ud800': '\\udfff'}"})).isError

@@ -52,6 +52,7 @@ def test_text_for_a_model() -> None:
 
         assert text("x = 1") == "(no output)"
         assert text("print('hello'); x + 1") == "hello\n2"
+        assert text("[{'n': n, 'square': n * n} for n in range(500)]").startswith("list of dicts, 500 rows")
         assert text("open('made.txt', 'w').write('abc')") == "3\n[files: made.txt]"
         assert text("1 / 0").splitlines()[-2:] == [
             "ZeroDivisionError: division by zero",

@@ -74,11 +74,15 @@ async def test_every_kind_of_table(session: Session, value: str, shown: str) -> 
 
 
 async def test_a_long_list_of_dicts_is_a_table(session: Session) -> None:
-    result = await session.run("[{'a': number, 'b': 'x' * (number % 3)} for number in range(500)]")
+    code = "[{'a': number, 'b': 'x' * (number % 3)} for number in range(500)]"
+    result = await session.run(code)
     assert str(result.value_repr).startswith(
         "list of dicts, 500 rows x 2 columns\ntypes: a int, b str\n | a | b\n0 | 0 | \n"
     )
     assert result.value[499] == {"a": 499, "b": "x"}
+    async with Sandbox(engine="monty", describe_tables=True) as sandbox:
+        same = await sandbox.run(code)
+    assert (same.value, same.value_repr) == (result.value, result.value_repr)
 
 
 @pytest.mark.parametrize(

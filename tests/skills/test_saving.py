@@ -54,7 +54,7 @@ async def test_a_function_is_saved_with_what_it_needs_and_nothing_else(session: 
         assert part not in source
     # A person can run both files.
     compile(code, "parse_rows.py", "exec")
-    assert (skills.folder.path / "parse_rows_test.py").read_text() == f"from parse_rows import parse_rows\n\n{TESTS}\n"
+    assert (skills.folder.path / "parse_rows.tests.py").read_text() == f"from parse_rows import parse_rows\n\n{TESTS}\n"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ async def test_an_edited_skill_counts_only_after_a_new_verdict(double: Skills, s
     assert ran.error is not None
     assert "does not pass its tests" in ran.error.message
     assert "double" not in await double.describe()
-    (double.folder.path / "double_test.py").unlink()
+    (double.folder.path / "double.tests.py").unlink()
     assert await double.all() == []
     file.unlink()
     assert (await session.run("from skills import double")).error is not None

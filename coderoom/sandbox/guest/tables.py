@@ -53,10 +53,13 @@ def to_text(value: Any) -> str:
     described = None if isinstance(value, _PLAIN) else _described(value, _table_of)
     if described is not None:
         return described
-    text = repr(value)
-    if type(value) is list and len(text) > _SHORT_LIST:
-        return _described(value, _of_dicts) or text
-    return text
+    return describe_list(value, repr(value))
+
+
+def describe_list(value: Any, text: str) -> str:
+    """The description of a list of rows whose `repr`, the text, is long; else that text."""
+    is_long = type(value) is list and len(text) > _SHORT_LIST
+    return (_described(value, _of_dicts) if is_long else None) or text
 
 
 def _adapt(module: Any) -> None:

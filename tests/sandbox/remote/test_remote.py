@@ -59,6 +59,13 @@ class TestFiles:
         assert [each.name for each in outside.iterdir()] == ["secret"]
 
 
+async def test_a_table_is_described_there() -> None:
+    async with RemoteSandbox(**shared_server(), describe_tables=True) as sandbox:
+        result = await sandbox.run("[{'n': n, 'square': n * n} for n in range(500)]")
+        assert str(result.value_repr).startswith("list of dicts, 500 rows")
+        assert len(result.value) == 500
+
+
 class TestServers:
     @pytest.mark.slow
     async def test_a_session_of_a_server_that_was_started_again(self) -> None:

@@ -18,6 +18,7 @@ from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.guest.cells import dedented
 from coderoom.sandbox.guest.decoding import Decoder
 from coderoom.sandbox.guest.encoding import ValueEncoder
+from coderoom.sandbox.guest.tables import describe_list
 from coderoom.sandbox.result import CodeError
 
 if TYPE_CHECKING:
@@ -258,10 +259,11 @@ class MontyCell:
             yield "    " + " " * begin + ("^" if not ran else "~") * (end - begin)
 
 
-def returned(shown: Any, most: int) -> dict[str, Any]:
+def returned(shown: Any, most: int, describes: bool = False) -> dict[str, Any]:
     """The facts of the result of a cell that ran to its end, from what the prelude's function returned.
 
-    Code may have replaced that function. `most` is the most bytes of a value as JSON.
+    Code may have replaced that function. `most` is the most bytes of a value as JSON; `describes`: whether a list of
+    rows is described.
     """
     facts: dict[str, Any] = {"outcome": Outcome.OK, "exit_code": 0}
     if not isinstance(shown, tuple) or len(shown) < 2 or not all(isinstance(part, str) for part in shown[:2]):
@@ -279,6 +281,8 @@ def returned(shown: Any, most: int) -> dict[str, Any]:
                 facts["limit"] = "value"
     if shown[0] == "large":
         facts["limit"] = "value"
+    if describes:
+        facts["value_repr"] = describe_list(facts["value"], shown[1])
     return facts
 
 

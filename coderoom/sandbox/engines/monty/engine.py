@@ -64,7 +64,6 @@ class MontyEngine:
         "credentials",
         "terminals",
         "workspace_mode",
-        "describe_tables",
         "python",
         "packages",
         "allowed_packages",
@@ -467,7 +466,7 @@ class MontySession:
         error: Any = feed.exception()
         if error is None:
             self._changed = True
-            return returned(feed.result(), self._limits.value_bytes)
+            return returned(feed.result(), self._limits.value_bytes, self._engine.config.describe_tables)
         of_code = self._engine.is_of_code(error)
         trip = trip_of(error) if of_code else None
         if of_code and trip is None:

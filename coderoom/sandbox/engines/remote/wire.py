@@ -35,6 +35,7 @@ OPTIONS: Final = (
     "local_network",
     "credentials",
     "terminals",
+    "describe_tables",
 )
 """The arguments of `Sandbox` that a client of a server chooses; the server has all others."""
 _KINDS: Final = {
