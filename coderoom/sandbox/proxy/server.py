@@ -324,8 +324,8 @@ class Room:
         finally:
             for way in ways:
                 way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
             outer_writer.close()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     def _name_at(self, address: str) -> str:
         place = struct.unpack(">I", socket.inet_aton(address))[0] - _FIRST_NAME

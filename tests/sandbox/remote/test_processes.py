@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 
@@ -55,8 +56,14 @@ async def test_signals_cells_beside_it_and_what_cannot_be_started(session: Sessi
 
 
 async def test_it_ends_with_its_session() -> None:
-    async with RemoteSandbox(**shared_server()) as sandbox:
+    """Also if the session is closed before anything of the program was read, which several at once make likely."""
+
+    async def ended(sandbox: RemoteSandbox) -> int:
         async with sandbox.session() as session:
             process = await session.start(["sleep", "100"])
             assert process.exit_code is None
-        assert await process.wait() == 128 + signal.SIGKILL
+        return await process.wait()
+
+    async with RemoteSandbox(**shared_server()) as sandbox:
+        for _ in range(2):
+            assert await asyncio.gather(*(ended(sandbox) for _ in range(20))) == [128 + signal.SIGKILL] * 20

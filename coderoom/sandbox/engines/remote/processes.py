@@ -58,7 +58,7 @@ class Bridge:
         process.on_resize = self._resize
 
     async def carry(self) -> None:
-        """Carry until the program has ended."""
+        """Carry until the program has ended; `close` follows."""
         feeding = asyncio.ensure_future(self._feed())
         gate = asyncio.Event()
         gate.set()
@@ -74,7 +74,6 @@ class Bridge:
             pass
         finally:
             await cancel_and_wait(feeding)
-            self.close()
 
     def close(self) -> None:
         """Close the descriptors; if the end of the program is not known, it is lost."""

@@ -149,9 +149,9 @@ class RemoteSession:
             if files is not None:
                 await files.pull()
         finally:
+            self._idle.set()
             if feed is not None:
                 await feed.close()
-            self._idle.set()
             if self._cancelling is not None:  # It must not meet the next cell.
                 await asyncio.wait((self._cancelling,))
         try:
@@ -228,7 +228,9 @@ class RemoteSession:
         except BaseException:
             bridge.close()
             raise
-        self._bridges.add(self._spawn(bridge.carry()))
+        carrying = self._spawn(bridge.carry())
+        carrying.add_done_callback(lambda _: bridge.close())  # However it has ended, and if it has not begun.
+        self._bridges.add(carrying)
 
     async def connect(self, port: int) -> socket.socket:
         """Refuse: streams do not go over a server."""
