@@ -352,11 +352,18 @@ class Journal(Listing, Asked):
             columns["owner"] = None
         return RunEntry(**columns)
 
-    def steps(self, run: str, *, with_values: bool = False) -> Iterator[Step]:
-        """The steps of a run, in order; if asked for, with the values of the variables that results had."""
+    def steps(self, run: str, *, with_values: bool = False, first: int = 1) -> Iterator[Step]:
+        """The steps of a run, in order.
+
+        Args:
+            run: Its id.
+            with_values: Whether they have the values of the variables that results had.
+            first: The number of the first of them.
+        """
         with self._using() as database:
             columns = "number, kind, actor, key, at, seconds, request, result"
-            rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
+            query = f"SELECT {columns} FROM steps WHERE run = ? AND number >= ? ORDER BY number"
+            rows = database.execute(query, (run, first))
             for number, kind, actor, key, at, seconds, request, result in rows:
                 data = self.restore(json.loads(result), values=with_values)
                 yield Step(number, kind, actor, key, at, seconds, json.loads(request), data)

@@ -54,6 +54,12 @@ def undone_in(steps: Iterable[Step]) -> set[int]:
     return undone
 
 
+def undoes(step: Step) -> bool:
+    """Whether a person has undone something with a step."""
+    said = _said(step)
+    return said is not None and said.kind == "undo"
+
+
 def said_in(steps: Sequence[Step]) -> list[Said]:
     """What was said in a run, in order, without what was undone."""
     undone = undone_in(steps)

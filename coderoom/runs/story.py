@@ -260,42 +260,53 @@ def output_of(event: CodeExecutionEvent, *, is_own: bool = True) -> Output:
 
 def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
     """The entries for the steps of a run in the journal."""
-    story = Story()
-    made: dict[str, dict[str, Any]] = {}  # By the code of each branch: the files and hosts of its next output.
-    costs = BranchCosts()
-    for step in steps:
-        yield from (replace(entry, step=step.number) for entry in _tell_step(step, story, made, costs))
+    story = StepStory()
+    return (entry for step in steps for entry in story.tell(step))
 
 
-def _tell_step(step: Step, story: Story, made: dict[str, dict[str, Any]], costs: BranchCosts) -> Iterator[Entry]:
-    source, data = step.actor or step.kind, step.result
-    if step.kind == MESSAGE:
-        entry = story.tell(message_of(step))
-        if isinstance(entry, Branching):
-            entry = replace(entry, facts=entry.facts.priced(costs, source))
-        if isinstance(entry, Output):
-            entry = replace(entry, **made.pop(entry.branch, {}))
-        yield entry
-    elif step.kind == TASK:
-        yield Task(source, data["task"])
-    elif step.kind == MODEL and (branch := (step.request or {}).get("branch")):
-        costs.add(step.actor, branch, step.request.get("priced_as", ""), data["usage"])
-    elif step.kind == EVENT and "branches" in data:
-        yield Branching(source, data["text"], Branches.model_validate(data["branches"]).priced(costs, source))
-    elif step.kind == EVENT:
-        code, language = data.get("code", ""), data.get("language", "text")
-        failed, branch = data.get("failed", ()), data.get("branch", "")
-        yield Progress(source, data["text"], code, language, failed, data.get("type", ""), branch=branch)
-    elif step.kind == "verdict":
-        yield Check(source, data["why"], data["passed"], data.get("can_be_fooled", False))
-    elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
-        code, output = data["code"], data["output"]
-        text, files = f"{code}\n{output}", data.get("artifacts") or ()
-        used = network_in(data)
-        yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], files, used)
-    elif step.kind == CODE:
-        branch = (step.request or {}).get("branch", "")
-        made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
+class StepStory:
+    """Tells the steps of a run in the journal, in order."""
+
+    def __init__(self) -> None:
+        self._story = Story()
+        # By the code of each branch: the files and hosts of its next output.
+        self._made: dict[str, dict[str, Any]] = {}
+        self._costs = BranchCosts()
+
+    def tell(self, step: Step) -> Iterator[Entry]:
+        """The entries for the next step."""
+        return (replace(entry, step=step.number) for entry in self._tell(step))
+
+    def _tell(self, step: Step) -> Iterator[Entry]:
+        source, data = step.actor or step.kind, step.result
+        if step.kind == MESSAGE:
+            entry = self._story.tell(message_of(step))
+            if isinstance(entry, Branching):
+                entry = replace(entry, facts=entry.facts.priced(self._costs, source))
+            if isinstance(entry, Output):
+                entry = replace(entry, **self._made.pop(entry.branch, {}))
+            yield entry
+        elif step.kind == TASK:
+            yield Task(source, data["task"])
+        elif step.kind == MODEL and (branch := (step.request or {}).get("branch")):
+            self._costs.add(step.actor, branch, step.request.get("priced_as", ""), data["usage"])
+        elif step.kind == EVENT and "branches" in data:
+            facts = Branches.model_validate(data["branches"]).priced(self._costs, source)
+            yield Branching(source, data["text"], facts)
+        elif step.kind == EVENT:
+            code, language = data.get("code", ""), data.get("language", "text")
+            failed, branch = data.get("failed", ()), data.get("branch", "")
+            yield Progress(source, data["text"], code, language, failed, data.get("type", ""), branch=branch)
+        elif step.kind == "verdict":
+            yield Check(source, data["why"], data["passed"], data.get("can_be_fooled", False))
+        elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
+            code, output = data["code"], data["output"]
+            text, files = f"{code}\n{output}", data.get("artifacts") or ()
+            used = network_in(data)
+            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], files, used)
+        elif step.kind == CODE:
+            branch = (step.request or {}).get("branch", "")
+            self._made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
 
 
 def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:

@@ -191,10 +191,51 @@ def section_html(place: str, title: str, body: str, style: str = "") -> str:
     return f'<section class="{style}" aria-labelledby="{place}">{head}{body}</section>'
 
 
-def part_html(place: str, body: str, have: Container[str] = (), *, tag: str = "div", style: str = "part") -> str:
+_PART: Final = 40
+"""Pieces that a browser renders together, when one of them comes into sight."""
+
+
+def part_html(place: str, body: str, have: Container[str] = ()) -> str:
     """A part of a page, with its version; it is empty if the version is one of those that the browser has already."""
-    version = str(crc32(f"{place} {body}".encode()))
+    return _part(*_versioned(place, body), have, "div", "")
+
+
+def _versioned(place: str, body: str) -> tuple[str, str, str]:
+    return place, str(crc32(f"{place} {body}".encode())), body
+
+
+def _part(place: str, version: str, body: str, have: Container[str], tag: str, style: str) -> str:
     return f'<{tag} id="{place}" class="{style}" data-v="{version}">{"" if version in have else body}</{tag}>'
+
+
+class Parts:
+    """Pieces of a page, as HTML, in parts: a browser gets those that are new, and renders those that are seen.
+
+    Args:
+        name: What their ids begin with.
+        tag: The element of a part.
+        style: Its class.
+    """
+
+    def __init__(self, name: str, *, tag: str = "div", style: str = "part") -> None:
+        self._name, self._tag, self._style = name, tag, style
+        self._full: list[tuple[str, str, str]] = []
+        self._last: list[str] = []
+
+    def add(self, piece: str) -> None:
+        """Add a piece."""
+        self._last.append(piece)
+        if len(self._last) == _PART:
+            self._full.append(self._versioned())
+            self._last = []
+
+    def html(self, have: Container[str] = ()) -> str:
+        """All parts; those are empty whose versions the browser has already."""
+        parts = [*self._full, self._versioned()] if self._last else self._full
+        return "".join(_part(*part, have, self._tag, self._style) for part in parts)
+
+    def _versioned(self) -> tuple[str, str, str]:
+        return _versioned(f"{self._name}-{len(self._full) + 1}", "".join(self._last))
 
 
 _HEAD_LINES: Final = 24

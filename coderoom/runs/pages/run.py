@@ -26,11 +26,11 @@ from coderoom.runs.pages.frame import (
 )
 from coderoom.runs.pages.run_controls import controls_html
 from coderoom.runs.pages.run_files import file_html, is_picture
-from coderoom.runs.pages.run_requests import requests_html, usage_html
-from coderoom.runs.pages.run_story import FOOLED, Mark, StoryHtml, outline_html
+from coderoom.runs.pages.run_requests import usage_html
+from coderoom.runs.pages.run_story import FOOLED, Mark, outline_html
 from coderoom.runs.pages.run_time import time_html
+from coderoom.runs.pages.run_told import ToldRun
 from coderoom.runs.record import network_in, network_words, output_beside
-from coderoom.runs.story import Verdict, tell_steps
 from coderoom.steps import CODE, MODEL
 
 STYLES: Final = ("run.css",)
@@ -47,7 +47,7 @@ _BUTTONS: Final = (
     '<p class="scripted"><button type="button" data-keys>Keys <kbd>?</kbd></button> '
     '<button type="button" data-numbers aria-pressed="false">Line numbers</button></p>'
 )
-_STEPS_A_SECOND: Final = 2_000
+_STEPS_A_SECOND: Final = 10_000
 """So much of a live page is made again while its server has other things to do."""
 _TOOLS: Final = (
     '<form class="find scripted" role="search" hidden><label class="hidden" for="find">Find in this page</label>'
@@ -73,6 +73,7 @@ def run_page(
     trail: Sequence[tuple[str, str]] = (),
     have: Container[str] | None = None,
     styles_at: str = "",
+    told: ToldRun | None = None,
 ) -> str:
     """The page of a run, as HTML.
 
@@ -84,25 +85,25 @@ def run_page(
         have: The versions of the parts that a live page has already. Then this is only what changes in it, in which
             those parts are empty; `None`: the whole page.
         styles_at: The folder with `STYLES`, as an address; empty: they are in the page.
+        told: The run as its page had it before; `None`: it is told from its begin.
     """
     is_whole, have = have is None, have or ()
-    steps = list(journal.steps(entry.id))
-    story = StoryHtml(journal, entry, steps, have)
+    told = told or ToldRun(entry, live=live)
+    told.catch_up(journal, entry)
+    story, steps = told.story, told.steps
     sections = {
         "Time": time_html(steps, entry, story.shown),
         "Usage": usage_html(steps, story.places),
-        "Requests": requests_html(journal, entry, steps, live=live, have=have),
+        "Requests": told.requests.html(have),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
     outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more], have)}"
-    parts = "".join(
-        part_html(f"part-{name.lower()}", section, have, style="") for name, section in sections.items() if section
-    )
+    parts = "".join(part_html(f"part-{name.lower()}", section, have) for name, section in sections.items() if section)
     body = (
         f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
-        f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps, live=live)}'
-        f"{story.html}{parts}</div></div>"
+        f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, told, live=live)}'
+        f"{story.html(have)}{parts}</div></div>"
     )
     if live:
         body = polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND)
@@ -127,14 +128,14 @@ def _exports(entry: RunEntry) -> str:
     return ", ".join(links)
 
 
-def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: bool) -> str:
-    facts = entry.facts
+def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> str:
+    facts, steps = entry.facts, told.steps
     answer, stopped = str(facts.get("answer") or ""), facts.get("stop_reason")
     output = output_beside(answer, str(facts.get("output") or ""))
     reason = facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)
     parts = [
         _heading(entry),
-        f'<p class="badges">{badge(entry.state, style_of(entry))} {" ".join(_checked(entry, steps))}</p>',
+        f'<p class="badges">{badge(entry.state, style_of(entry))} {" ".join(_checked(entry, told))}</p>',
     ]
     if facts.get("error"):
         parts.append(f'<div class="notice bad" role="note">{folded_html(str(facts["error"]))}</div>')
@@ -191,9 +192,9 @@ def _heading(entry: RunEntry) -> str:
     return f'<h1 dir="auto">{text_html(start)}</h1>{whole}'
 
 
-def _checked(entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
+def _checked(entry: RunEntry, told: ToldRun) -> Iterator[str]:
     """What has decided whether the run worked, and how strong that is."""
-    facts, checks = entry.facts, [step.result for step in steps if step.kind == "verdict"]
+    facts, checks = entry.facts, [step.result for step in told.steps if step.kind == "verdict"]
     if checks:
         passed = checks[-1]["passed"]
         yield badge("check passed" if passed else "check not passed", "good" if passed else "bad")
@@ -213,8 +214,7 @@ def _checked(entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
             f"strength: {killed} of {counted(mutants, 'mutant')} killed", "good" if killed == mutants else "warn"
         )
     if facts.get("approved") is not None:
-        verdicts = [told for told in tell_steps(steps) if isinstance(told, Verdict)]
-        who = f" by {verdicts[-1].source}" if verdicts else ""
+        who = f" by {told.story.reviewer}" if told.story.reviewer else ""
         yield badge(("approved" if facts["approved"] else "not approved") + who, "good" if facts["approved"] else "bad")
 
 

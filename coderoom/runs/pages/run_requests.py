@@ -7,61 +7,69 @@ from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any, Final
+from urllib.parse import quote
 
 from coderoom._util.text import in_dollars
 from coderoom.errors import RequestError
 from coderoom.models.prices import cost_of
 from coderoom.runs.journal import Journal, RunEntry, Step
-from coderoom.runs.pages.frame import folded_html, part_html, section_html, text_html
+from coderoom.runs.pages.frame import Parts, folded_html, section_html, text_html
 from coderoom.runs.run_log import conversations
 from coderoom.steps import CODE, MODEL
 
 _LARGEST: Final = 2_000_000
 """Characters of requests in a page without a server."""
 _LARGEST_MESSAGE: Final = 200_000
-_PART: Final = 40
-"""Requests that are sent together, when one of them is new."""
+_ASKED: Final = (
+    '<div hx-get="{}/request/{}" hx-trigger="toggle from:closest details once" '
+    'hx-swap="outerHTML" hx-select="unset" hx-sync="unset">'
+    '<p class="dim">Asking the server. This needs scripts.</p></div>'
+)
 _MOST_TOLD: Final = 1_000
 """With more, turns have no rows of their own."""
 
 
-def requests_html(
-    journal: Journal, entry: RunEntry, steps: Sequence[Step], *, live: bool, have: Container[str] = ()
-) -> str:
-    """All requests, each of which can be opened; without a server, each has the messages that are new in it."""
-    asked = [step for step in steps if step.kind == MODEL]
-    if not asked:
-        return ""
-    names, room, left_out, listed = conversations(steps), _LARGEST, 0, []
-    for step in asked:
-        inner = ""
-        if live:
-            inner = (
-                f'<div hx-get="{escape(entry.id)}/request/{step.number}" hx-trigger="toggle from:closest details once" '
-                'hx-swap="outerHTML" hx-select="unset" hx-sync="unset">'
-                '<p class="dim">Asking the server. This needs scripts.</p></div>'
+class RequestsHtml:
+    """All requests of a run as HTML, each of which can be opened, and of which there may be more.
+
+    Args:
+        entry: The run.
+        live: Whether the server is asked for each; else each has the messages that are new in it.
+    """
+
+    def __init__(self, entry: RunEntry, *, live: bool) -> None:
+        self._entry, self._live = entry, live
+        self._parts: Parts | None = None
+        self._room, self._left_out = _LARGEST, 0
+
+    def add(self, journal: Journal, steps: Sequence[Step]) -> None:
+        """Add the requests among steps; without a server, those are all of its steps."""
+        names = {} if self._live else conversations(steps)
+        for step in (step for step in steps if step.kind == MODEL):
+            self._parts = self._parts or Parts("requests", tag="ol", style="requests")
+            if self._live:
+                inner = _ASKED.format(escape(quote(self._entry.id, safe="")), step.number)
+            elif self._room > 0:
+                base = (step.request.get("messages") or {}).get("base", 0)
+                inner = _request(journal, self._entry, step, names[step.number], names.get(base, []), base)
+                self._room -= len(inner)
+            else:
+                inner = "It is not in this page."
+                self._left_out += 1
+            self._parts.add(
+                f'<li><details class="request" id="request-{step.number}"><summary>{_title(step)}</summary>'
+                f"{inner}</details></li>"
             )
-        elif room > 0:
-            base = (step.request.get("messages") or {}).get("base", 0)
-            inner = _request(journal, entry, step, names[step.number], names.get(base, []), base)
-            room -= len(inner)
-        else:
-            left_out += 1
-        listed.append(
-            f'<li><details class="request" id="request-{step.number}"><summary>{_title(step)}</summary>'
-            f"{inner or 'It is not in this page.'}</details></li>"
+
+    def html(self, have: Container[str] = ()) -> str:
+        """The section; `have` are the versions of the parts that the browser has already."""
+        if self._parts is None:
+            return ""
+        note = (
+            f'<p class="notice">This page has no more room for {self._left_out:,} requests; '
+            f"<code>coderoom runs show {escape(self._entry.id)} --json</code> has them.</p>"
         )
-    note = (
-        f'<p class="notice">This page has no more room for {left_out:,} requests; '
-        f"<code>coderoom runs show {escape(entry.id)} --json</code> has them.</p>"
-        if left_out
-        else ""
-    )
-    parts = "".join(
-        part_html(f"requests-{at}", "".join(listed[at : at + _PART]), have, tag="ol", style="requests")
-        for at in range(0, len(listed), _PART)
-    )
-    return section_html("requests", "Requests to models", note + parts)
+        return section_html("requests", "Requests to models", note * bool(self._left_out) + self._parts.html(have))
 
 
 def request_html(journal: Journal, entry: RunEntry, number: str) -> str:

@@ -6,9 +6,9 @@ import difflib
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby, islice
+from itertools import groupby
 from typing import Any, Final
 from zlib import crc32
 
@@ -16,7 +16,7 @@ from coderoom._util.text import counted, in_dollars
 from coderoom.generation import TestsRun
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
-from coderoom.runs.pages.frame import badge, code_html, folded_html, part_html, prose_html, text_html
+from coderoom.runs.pages.frame import Parts, badge, code_html, folded_html, prose_html, text_html
 from coderoom.runs.pages.run_files import file_html
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
@@ -32,12 +32,12 @@ from coderoom.runs.story import (
     Output,
     Progress,
     Question,
+    StepStory,
     Summary,
     Task,
     Thought,
     Verdict,
     Words,
-    tell_steps,
 )
 from coderoom.sandbox import NetworkUse
 from coderoom.steps import MODEL
@@ -48,9 +48,14 @@ _OPEN_LINES: Final = 40
 """A difference with so many lines is open, if most of the code is as before."""
 _MOST_HIGHLIGHTED: Final = 20_000
 """Words of code in a page that are highlighted: each is an element, and a browser must keep them all."""
-_PART: Final = 40
-"""Entries that a browser renders together, when one of them comes into sight."""
 _END: Final = re.compile(r"\s*\n(`{3,}|~{3,})[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    who: str
+    head: str
+    parts: Parts
 
 
 @dataclass
@@ -65,54 +70,68 @@ class Mark:
 
 
 class StoryHtml:
-    """The story of a run as HTML.
+    """The story of a run as HTML, which can be told further.
 
     Args:
-        journal: The journal.
         entry: The run.
-        steps: Its steps.
-        have: The versions of the parts that the browser has already.
 
     Attributes:
-        html: The story.
         outline: Its outline.
         shown: The steps that have a place in it.
         places: For each agent, the steps that it told, with the ids of their turns.
+        reviewer: Who gave the last verdict.
+        is_whole: Whether it has no branches that have not ended. Else it cannot be told further.
     """
 
-    def __init__(self, journal: Journal, entry: RunEntry, steps: Sequence[Step], have: Container[str] = ()) -> None:
+    def __init__(self, entry: RunEntry) -> None:
         self.outline: list[Mark] = []
         self.shown: list[int] = []
         self.places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        self._journal, self._entry, self._have = journal, entry, have
+        self.reviewer = ""
+        self.is_whole = True
+        self._entry, self._steps, self._folding = entry, StepStory(), Folding()
+        self._journal: Journal
+        self._turns: list[_Turn] = []
+        self._undone: set[int] = set()
         self._models: Mapping[str, str] = entry.facts.get("models") or {}
         self._before: dict[str, str] = {}  # The code of each agent before.
         self._attempts: dict[str, Mark] = {}  # The line of each agent's last code.
         self._requests: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._room = _MOST_HIGHLIGHTED
+        self._depth = 0
+
+    def add(self, journal: Journal, steps: Sequence[Step]) -> None:
+        """Tell the next steps, which undo none of those before."""
+        self._journal = journal
+        self._undone |= undone_in(steps)
         for step in steps:
             if step.kind == MODEL and not (step.request or {}).get("branch"):
                 self._requests[step.actor].append(step.number)
-        self._undone = undone_in(steps)
-        self._room = _MOST_HIGHLIGHTED
-        self._depth = 0
-        self.html = "".join(self._turns(steps))
+            for told in self._steps.tell(step):
+                self._add(self._folding.fold(told))
+        for told in self._folding.rest():
+            self.is_whole = False
+            self._add(told)
         self.shown.sort()
+
+    def html(self, have: Container[str] = ()) -> str:
+        """The story; `have` are the versions of the parts that the browser has already."""
+        return "".join(f"{turn.head}{turn.parts.html(have)}</section>" for turn in self._turns)
 
     # --- Turns ---
 
-    def _turns(self, steps: Sequence[Step]) -> Iterator[str]:
-        told = (each for each in _folded(tell_steps(steps)) if not isinstance(each, Task))  # The user's words follow.
-        for number, (who, turn) in enumerate(groupby(told, self._speaker), 1):
-            place, model = f"turn-{number}", text_html(self._models.get(who))
+    def _add(self, told: Entry | None) -> None:
+        if told is None or isinstance(told, Task):  # The user's words follow.
+            return
+        who = self._speaker(told)
+        if not self._turns or self._turns[-1].who != who:
+            place, model = f"turn-{len(self._turns) + 1}", text_html(self._models.get(who))
             self.outline.append(Mark(place, who, 0))
-            yield f'<section class="turn" aria-labelledby="{place}">'
-            yield f'<h2 id="{place}" dir="auto">{text_html(who)}{f" <small>{model}</small>" * bool(model)}</h2>'
-            parts = count(1)
-            while part := list(islice(turn, _PART)):
-                for each in part:
-                    self.places[each.source].append((each.step, place))
-                yield part_html(f"{place}-{next(parts)}", "".join(map(self._article, part)), self._have)
-            yield "</section>"
+            title = f"{text_html(who)}{f' <small>{model}</small>' * bool(model)}"
+            head = f'<section class="turn" aria-labelledby="{place}"><h2 id="{place}" dir="auto">{title}</h2>'
+            self._turns.append(_Turn(who, head, Parts(place)))
+        self.places[told.source].append((told.step, f"turn-{len(self._turns)}"))
+        self._turns[-1].parts.add(self._article(told))
 
     def _speaker(self, told: Entry) -> str:
         match told:
@@ -174,6 +193,7 @@ class StoryHtml:
             case Verdict(approved=approved):
                 style, word = ("good", "approved") if approved else ("bad", "not approved")
                 self._mark(told, word, style)
+                self.reviewer = told.source
                 return f"<p>{badge(word, style)}</p>{prose_html(told.text)}"
             case Summary(new=new):
                 if new:
@@ -289,23 +309,12 @@ class StoryHtml:
 
 def outline_html(outline: Iterable[Mark], have: Container[str] = ()) -> str:
     """The outline as links, with a sign for how each ended."""
-    parts, lines, numbers = "", iter(outline), count(1)
-    while part := list(islice(lines, _PART)):
-        items = ""
-        for mark in part:
-            outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
-            link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
-            items += f'<li class="level-{mark.level}">{link}</li>'
-        parts += part_html(f"outline-{next(numbers)}", items, have, tag="ol")
-    return parts
-
-
-def _folded(told: Iterable[Entry]) -> Iterator[Entry]:
-    folding = Folding()
-    for each in told:
-        if (entry := folding.fold(each)) is not None:
-            yield entry
-    yield from folding.rest()  # Their branches have not ended.
+    parts = Parts("outline", tag="ol")
+    for mark in outline:
+        outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
+        link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
+        parts.add(f'<li class="level-{mark.level}">{link}</li>')
+    return parts.html(have)
 
 
 def _name_of(told: Entry) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
@@ -22,12 +22,14 @@ from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
 from coderoom.runs.pages.run_controls import act, now_html
 from coderoom.runs.pages.run_requests import request_html
+from coderoom.runs.pages.run_told import ToldRun
 from coderoom.runs.pages.runs_list import runs_list_page
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10
 _LONGEST_FORM: Final = 1 << 20
 _PART_SECONDS: Final = 0.5
+_MOST_TOLD: Final = 4
 
 
 class RunServer(ThreadingHTTPServer):
@@ -41,9 +43,21 @@ class RunServer(ThreadingHTTPServer):
         with refusing(f"The port {port} cannot be used"):
             super().__init__((_HOST, port), _Handler)
         self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
+        self._told: dict[str, ToldRun] = {}  # The one that was asked for last is at the end.
+        self._lock = Lock()
         self._closing = Event()
         Thread(target=self._catch_up, daemon=True).start()
         self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    def told(self, entry: RunEntry) -> ToldRun:
+        """A run as its page had it before; those are kept that go on, and that somebody looks at."""
+        with self._lock:
+            told = self._told.pop(entry.id, None) or ToldRun(entry, live=True)
+            if entry.state == "running":
+                self._told[entry.id] = told
+                for run in list(self._told)[:-_MOST_TOLD]:
+                    del self._told[run]
+        return told
 
     def _catch_up(self) -> None:
         """Index what is new, so that it can be searched, for half of the time."""
@@ -137,7 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
                 page = runs_list_page(journal, dict(parse_qsl(query)), is_whole=is_whole)
             else:
                 have = None if is_whole else frozenset(self.headers.get("Coderoom-Have", "").split(","))
-                page = run_page(journal, entry, live=True, have=have)
+                told = self.server.told(entry)
+                with told.lock:
+                    page = run_page(journal, entry, live=True, have=have, told=told)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             body = f'<h1>There is nothing here</h1><p class="notice bad" role="alert">{text_html(error)}</p>'
