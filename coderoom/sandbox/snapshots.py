@@ -16,6 +16,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.contracts import EngineSession
+from coderoom.sandbox.guest.copying import copy_content
 from coderoom.sandbox.overlay import Overlay, Saved
 
 _MOST_FILES = 20_000
@@ -23,7 +24,6 @@ _DEEPEST = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHUNK = 1 << 20
 
 
 class Snapshot:
@@ -143,27 +143,10 @@ class _Copier:
                         self._finish(below, copied)
                 elif stat.S_ISREG(kind):
                     with _opened(name, origin, _READ) as file, _opened(name, place, _WRITE) as copied:
-                        if stat.S_ISREG(os.fstat(file).st_mode):
-                            self._copy_content(file, copied)
+                        facts = os.fstat(file)
+                        if stat.S_ISREG(facts.st_mode):
+                            copy_content(file, copied, facts.st_size, self._count)
                             self._finish(file, copied)
-
-    def _copy_content(self, file: int, copied: int) -> None:
-        size = os.fstat(file).st_size
-        os.ftruncate(copied, size)  # Keep holes.
-        offset = 0
-        while offset < size:
-            try:
-                offset = os.lseek(file, offset, os.SEEK_DATA)
-            except OSError:
-                break
-            hole = os.lseek(file, offset, os.SEEK_HOLE)
-            while offset < hole:
-                data = os.pread(file, min(_CHUNK, hole - offset), offset)
-                if not data:
-                    return
-                self._count(len(data))
-                os.pwrite(copied, data, offset)
-                offset += len(data)
 
     def _finish(self, origin: int, copied: int) -> None:
         facts = os.fstat(origin)

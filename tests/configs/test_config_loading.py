@@ -188,6 +188,26 @@ def test_wrong_model(tmp_path: Path) -> None:
         load_team(file, "nonsense", env={})
 
 
+def test_executors_of_a_sandbox_run_their_code_at_a_server(tmp_path: Path) -> None:
+    agent = """
+    - provider: coderoom.agents.CodeExecutorAgent
+      config:
+        name: {name}
+        code_executor: {{provider: coderoom.executors.{executor}, config: {config}}}
+"""
+    head = "provider: autogen_agentchat.teams.RoundRobinGroupChat\nconfig:\n  participants:"
+    local = agent.format(name="here", executor="LocalCodeExecutor", config="{timeout: 7}")
+    boxed = agent.format(name="there", executor="SandboxCodeExecutor", config="{timeout: 8, wall: none}")
+    team = load_team(write(tmp_path, head + local + boxed), server="http://127.0.0.1:9")
+    found = [each["config"]["code_executor"]["config"] for each in team.dump_component().config["participants"]]
+    assert [(each.get("engine"), each.get("options"), each["timeout"]) for each in found] == [
+        (None, None, 7),
+        ("remote", {"url": "http://127.0.0.1:9"}, 8),
+    ]
+    with pytest.raises(RequestError, match="needs a SandboxCodeExecutor"):
+        load_team(write(tmp_path, head + local), server="http://127.0.0.1:9")
+
+
 def test_dump_has_the_other_model(tmp_path: Path) -> None:
     replay = write(tmp_path, "[hello]", "replies.yaml")
     text = dump_team(load_team(write(tmp_path, TEAM), f"replay:{replay}", env={}))

@@ -11,6 +11,7 @@ import errno
 import math
 import os
 import stat
+from typing import Callable
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -67,8 +68,8 @@ class _Copier:
                     os.close(copied)
 
 
-def copy_content(file: int, copied: int, size: int) -> None:
-    """Copy a file of some bytes into an empty one."""
+def copy_content(file: int, copied: int, size: int, count: Callable[[int], None] = lambda size: None) -> None:
+    """Copy a file of some bytes into an empty one; `count` is told of each part before it is written."""
     os.ftruncate(copied, size)  # Keeps holes.
     offset = 0
     while offset < size:
@@ -81,6 +82,7 @@ def copy_content(file: int, copied: int, size: int) -> None:
             data = os.pread(file, min(_CHUNK, end - offset), offset)
             if not data:
                 return
+            count(len(data))
             offset += os.pwrite(copied, data, offset)
 
 

@@ -87,14 +87,21 @@ def test_runs_are_filtered_sorted_counted_and_searched(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_verdict_on_an_item_is_in_the_list_and_goes_along_to_another_journal(tmp_path: Path) -> None:
+def test_what_is_known_of_a_run_is_in_the_list_and_goes_along_to_another_journal(tmp_path: Path) -> None:
     one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
     run = add_run(one, 2)
     one.add(run, Step(3, "verdict", "", "", 0.0, 0.0, None, {"passed": False, "why": "not 42"}))
-    other.put(one.take(run))
+    going = one.begin("run", "team", "It goes on", None, {}, "going")
+    one.add(going, Step(1, "code", "coder", "", one.find(going).started + 5, 0.5, {}, {}))
+    for each in (run, going):
+        other.put(one.take(each))
     for journal in (one, other):
         assert journal.listed(RunQuery(text="answer")).rows[0].verdict == "not passed"
-        journal.close()
+    [killed] = other.listed(RunQuery(state="killed")).rows  # No process works on it there.
+    assert (killed.run, killed.attempts) == (going, 1)
+    assert killed.seconds == pytest.approx(5)
+    one.close()
+    other.close()
 
 
 def test_a_journal_of_the_version_before_gets_its_list(tmp_path: Path) -> None:
