@@ -237,7 +237,10 @@ class BranchingAgent(CodingAgent[TurnT]):
         self._clients = [each.model_client for each in self._variations if each.model_client is not None]
         self.kept_back: list[BaseAgentEvent | BaseChatMessage] = []
         if len(self._variations) > 1:
-            forks_of(executor)
+            try:
+                forks_of(executor)
+            except RequestError as error:
+                raise RequestError(f"branches need forks of the session. {error}") from error
         elif judge is not None:
             raise ValueError("branch_judge needs branches, between which it chooses: set branches to 2 or more.")
 

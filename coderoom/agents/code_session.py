@@ -68,6 +68,9 @@ class CodeActSession:
     ) -> None:
         self._gate = gate
         gate.check(tools.known)
+        if not workbenches:  # Their functions are known once they are started.
+            gate.check_inverses(tools.known)
+        tool_search.check(tools.known)
         self._executor: CodeExecutor = runner.given
         lines = [f"import {module} as {name}" for name, module in imports.items()]
         lines += [f"{name} = {value!r}" for name, value in variables.items()]

@@ -76,6 +76,11 @@ class ToolSearch:
         self.instructions = ""
         self.found: list[str] = []
 
+    def check(self, functions: Sequence[HostFunction]) -> None:
+        """Refuse functions with the names of the search, if it is known that there will be one."""
+        if self._mode not in ("auto", "all"):
+            _check_names(functions)
+
     async def offer(
         self, functions: Sequence[HostFunction], kinds: Mapping[str, str], always: Collection[str] = ()
     ) -> tuple[HostFunction, ...]:
@@ -93,12 +98,7 @@ class ToolSearch:
         self._shown = self._choose()
         if self._shown != "all":
             self._own = await host_functions([self.search_tools, self.describe_tool])
-            for own in self._own:
-                if any(own.name == function.name for function in functions):
-                    raise RequestError(
-                        f"A tool is named {own.name!r}, as the function by which code finds tools. Rename it, or set "
-                        "tools_in_prompt='all'."
-                    )
+            _check_names(functions)
         self.instructions = self._instructions()
         return (*functions, *self._own)
 
@@ -253,6 +253,15 @@ class ToolSearch:
 def tokens_of(text: str) -> int:
     """About how many tokens a text has, for every model alike."""
     return len(text.encode("utf-8", "replace")) // _BYTES + 1
+
+
+def _check_names(functions: Sequence[HostFunction]) -> None:
+    for function in functions:
+        if function.name in ("search_tools", "describe_tool"):
+            raise RequestError(
+                f"A tool is named {function.name!r}, as the function by which code finds tools. Rename it, or set "
+                "tools_in_prompt='all'."
+            )
 
 
 def _stubs(functions: Iterable[HostFunction]) -> list[str]:

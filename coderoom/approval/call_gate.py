@@ -156,7 +156,9 @@ class CallGate:
         self.approval = approval
         self._rules = tuple(rules)
         if approval is None and (asking := [rule for rule in rules if rule.effect == "write"]):
-            raise ValueError(f"The rule for calls of {asking[0].function!r} needs a call_approval, which it would ask.")
+            raise ValueError(
+                f"call_rules: the rule for calls of {asking[0].function!r} needs a call_approval, which it would ask."
+            )
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.forget()
 
@@ -257,7 +259,10 @@ class CallGate:
             if not (name := self.inverse_of(function)):
                 continue
             if name not in by_name:
-                raise ValueError(f"{name}(), which undoes {function.name}(), is none of the functions.")
+                raise ValueError(
+                    f"{name}(), which undoes {function.name}(), is none of the functions: offer it too, or leave the "
+                    "inverse out."
+                )
             parameters = by_name[name].signature.parameters.values()
             known = {*function.signature.parameters, "result"}
             lacks = [

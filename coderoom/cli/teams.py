@@ -96,7 +96,7 @@ def validate(
 ) -> int:
     """Check team files, and print every mistake.
 
-    Nothing is built, and no code of the files runs.
+    Nothing is started, no model is needed, and no code of the files runs.
     """
     app.hasten_autogen()
     from coderoom.configs import check_team, team_warnings

@@ -53,7 +53,7 @@ KEYS: Mapping[str, type] = {
 }
 """The keys of a component's envelope, and the type of each."""
 
-PLACEHOLDER = "coderoom.configs.loading.InjectedModel"
+PLACEHOLDER = "coderoom.configs.building.InjectedModel"
 """The provider that stands for a model client that is given later."""
 
 _PHRASES = {str: "a text", int: "an integer", dict: "a mapping"}

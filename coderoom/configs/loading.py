@@ -1,34 +1,26 @@
 """Loads team files and models: reads and checks them, then builds the components that they describe.
 
-A team that is loaded with another model has a placeholder under every `model_client`. Building the placeholder returns
-that model's client. This works for every agent that loads its client with `load_component`.
-
 Model clients are made from short texts too: `openai:gpt-4o`, `ollama:llama3.2`, `replay:FILE`. The package of a model
 service is imported when one of its models is made. `models.services` describes the services.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from autogen_agentchat.base import Team
-from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
 from pydantic import ValidationError
 
-from coderoom._util.components import StrictConfig
 from coderoom._util.text import misfits
+from coderoom.configs.building import build
 from coderoom.configs.checking import check, check_config
-from coderoom.configs.components import MODEL, TEAM, Components, Kind, how_to_install, provider_of
-from coderoom.configs.dumping import remember
+from coderoom.configs.components import MODEL, TEAM, Components, Kind, how_to_install
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import (
     Source,
@@ -39,15 +31,13 @@ from coderoom.configs.reading import (
     read_document,
     shipped_sources,
 )
+from coderoom.configs.rehearsing import rehearse
 from coderoom.configs.yaml import Location, did_you_mean, value_at
 from coderoom.errors import (
-    CodeRoomError,
     ConfigError,
     MissingDependencyError,
-    MissingKeyError,
     Problem,
     RequestError,
-    SandboxUnavailable,
 )
 from coderoom.models.clients import make_client
 from coderoom.models.recorded import RecordedModel, ReplayModel, ReplayModelConfig
@@ -58,7 +48,6 @@ from coderoom.models.services import (
     SERVICES,
     Service,
     client_config,
-    says,
     service_of,
 )
 from coderoom.sandbox import RemoteSandbox, SandboxConfig
@@ -212,7 +201,7 @@ def check_team(
     env: Mapping[str, str] | None = None,
     model_replaced: bool = False,
 ) -> list[Problem]:
-    """List every mistake of a team file without building anything.
+    """List every mistake of a team file, without its models, and without running any code of it.
 
     Args:
         path_or_name: As for `load_team`.
@@ -227,7 +216,8 @@ def check_team(
         RequestError: There is no such file or team.
     """
     try:
-        return examine(find_source(path_or_name), TEAM, trust, env, replace_models=model_replaced).problems
+        checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model_replaced)
+        return checked.problems or rehearse(checked)
     except ConfigError as error:
         return list(error.problems)
 
@@ -274,94 +264,6 @@ def examine(
     """Read and check a file that describes a component; see `check`."""
     env = os.environ if env is None else env
     return check(read_component(source), kind, Components.trusting(trust, env), env, replace_models=replace_models)
-
-
-MakeModel = Callable[[str | None], ChatCompletionClient]
-
-_make: ContextVar[MakeModel | None] = ContextVar("coderoom_injected_model", default=None)
-
-
-class InjectedModelConfig(StrictConfig):
-    """The config of the placeholder: the text that `make_model` understands, or `None` for the model that is given."""
-
-    text: str | None = None
-
-
-class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
-    """The placeholder for a model client; it is never instantiated."""
-
-    component_type = "model"
-    component_config_schema = InjectedModelConfig
-    component_provider_override = "coderoom.configs.loading.InjectedModel"
-
-    @classmethod
-    def _from_config(cls, config: InjectedModelConfig) -> Self:
-        make = _make.get()
-        if make is None:
-            raise RuntimeError("the placeholder of a model client was loaded outside of coderoom.load_team")
-        client: Any = make(config.text)
-        return client  # type: ignore[no-any-return]
-
-
-def build(checked: Checked, expected: type[T], make: MakeModel) -> T:
-    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders."""
-    # One client for all agents with the same model: a recording has an order.
-    token = _make.set(functools.cache(make))
-    try:
-        made = _load(checked.data, expected)
-        remember(made, checked)
-        return made
-    except Exception as error:
-        path, cause = _culprit(checked, error)
-        raise _as_our_own(checked, path, cause) from cause
-    finally:
-        _make.reset(token)
-
-
-def _load(data: dict[str, Any], expected: type[T]) -> T:
-    # AutoGen modifies its argument.
-    return ComponentLoader.load_component(copy.deepcopy(data), expected)
-
-
-def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:
-    """Find the innermost component that fails on its own."""
-    for path in (*checked.replaced, *checked.components):
-        try:
-            _load(value_at(checked.data, path), object)
-        except Exception as cause:
-            return path, cause
-    return (), error
-
-
-def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomError:
-    if isinstance(error, (ConfigError, SandboxUnavailable)):
-        return error
-    name = checked.components[path].__name__ if path in checked.components else "the model"
-    missing, openai, kind_of_missing = None, sys.modules.get("openai"), MissingDependencyError
-    if isinstance(error, MissingDependencyError):
-        missing, kind_of_missing = checked.references.hide(str(error)), type(error)
-    elif isinstance(error, ImportError):
-        missing = f"{name}: {how_to_install(error)}"
-    elif openai is not None and type(error) is openai.OpenAIError and says(error, "no key"):
-        missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
-        kind_of_missing = MissingKeyError
-    if kind_of_missing is MissingKeyError and missing is not None and not Path(checked.document.file).is_file():
-        return MissingKeyError(f"{missing[0].upper()}{missing[1:]}.")  # In a shipped team nobody looks for it.
-    if missing is not None:
-        return kind_of_missing(str(checked.document.problem(path, missing)))
-    text = checked.references.hide(" ".join(str(error).split()))
-    kind = "" if isinstance(error, RequestError) else f"{type(error).__name__}: "
-    return ConfigError([checked.document.problem(path, f"{name} could not be made: {kind}{text}")])
-
-
-def _how_to_give_a_key(client_class: type, config: Mapping[str, Any]) -> str:
-    provider = provider_of(client_class)
-    service = next((each for each in SERVICES.values() if each.provider == provider), SERVICES["openai"])
-    try:
-        service.config(config.get("model", service.example), {})
-    except MissingDependencyError as error:
-        return str(error)
-    raise AssertionError("unreachable: a key is missing")
 
 
 def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()) -> ChatCompletionClient:

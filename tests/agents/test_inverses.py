@@ -165,9 +165,8 @@ async def test_an_inverse_that_does_not_fit_is_refused(actor: MakeActor) -> None
             """Buy a ticket."""
 
         tools = [Effect("write", inverse=inverse)(buy), cancel]
-        agent = actor(Client(python("1")), tools=tools, call_approval=AlwaysApprove())
         with pytest.raises(ValueError, match=words):
-            await agent.start()
+            actor(Client(python("1")), tools=tools, call_approval=AlwaysApprove())
     with pytest.raises(RequestError, match="only calls that write"):
         Effect("read", inverse="cancel")
 

@@ -327,7 +327,6 @@ def test_a_message_type_is_an_import_and_has_to_be_trusted(tmp_path: Path) -> No
         "  custom_message_types:\n"
         "    - antigravity.Message\n"
         "    - autogen_agentchat.messages.StructuredMessage[antigravity.Content]\n"
-        "    - autogen_agentchat.messages.TextMessage\n"
     )
     problems = check_team(path)
     assert [problem.line for problem in problems] == [9, 10]

@@ -275,7 +275,7 @@ config:
     with pytest.raises(ConfigError) as caught:
         load_team(write(tmp_path, text), ReplayModel([]))
     (problem,) = caught.value.problems
-    assert (problem.line, problem.path) == (1, "")
+    assert (problem.line, problem.path) == (6, "config.participants")
     assert problem.message.startswith("SelectorGroupChat could not be made: ValueError: ")
 
 

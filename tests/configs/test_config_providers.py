@@ -35,7 +35,7 @@ AGENT = "config.participants[0]"
         ("autogen_agentchat.base.Response", "is not a component class"),
         ("autogen_agentchat.agents._assistant_agent.json", "is not a component class"),
         ("autogen_agentchat.base.ChatAgent", "is not a component class"),
-        ("coderoom.configs.loading.InjectedModel", "is abstract"),
+        ("coderoom.configs.building.InjectedModel", "is abstract"),
     ],
 )
 def test_unknown_provider(tmp_path: Path, provider: str, message: str) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from coderoom.configs.building import InjectedModel, InjectedModelConfig, build
 from coderoom.configs.components import TEAM as TEAM_KIND
-from coderoom.configs.loading import InjectedModel, InjectedModelConfig, build, examine
+from coderoom.configs.loading import examine
 from coderoom.configs.reading import find_source
 from tests.configs.config_files import ENV, TEAM, write
 
