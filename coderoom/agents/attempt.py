@@ -12,6 +12,7 @@ from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeResult
 
+from coderoom._util.text import visible
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import digest_of
 from coderoom.agents.selection import Selection
@@ -130,6 +131,17 @@ class Attempt(ExecutionResult):
         )
 
 
+def refused(number: int, selection: Selection, reason: str, *, is_final: bool = True) -> Attempt:
+    """An attempt whose code was not allowed to run."""
+    reason = visible(reason)
+    # Nothing in a reason is code, or looks like output.
+    quoted = f"\n{fence(reason, 'text', 'no-run')}" if _NOT_A_SENTENCE.search(reason) else reason
+    refusal = f"Code execution was not approved. Reason: {quoted}"  # In the words of AutoGen's agent.
+    return Attempt(
+        Outcome.REJECTED, 1, number=number, selection=selection, reason=reason, refusal=refusal, is_final=is_final
+    )
+
+
 def calls_made(calls: Sequence[FunctionCall]) -> str:
     """Describe function calls, which cannot be undone, for a model."""
     return _listed("These calls of functions were made before that, and are not undone:", calls)
@@ -143,6 +155,7 @@ def _listed(title: str, calls: Sequence[FunctionCall]) -> str:
 
 
 MOST_CALLS = 20
+_NOT_A_SENTENCE = re.compile(r"\n|```|~~~|<")
 EDITED = "A person has edited the code. It is now:"
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "

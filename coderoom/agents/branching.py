@@ -82,13 +82,15 @@ class BranchRunner(CodeRunner):
 
     Attributes:
         is_live: Whether code has run in the fork.
+        name: The branch's name.
     """
 
-    def __init__(self, trunk: CodeRunner, forks: _Forks, place: int, one_by_one: asyncio.Lock) -> None:
+    def __init__(self, trunk: CodeRunner, forks: _Forks, place: int, name: str, one_by_one: asyncio.Lock) -> None:
         vars(self).update(vars(trunk))
+        self.name = name
         self.last_attempt, self.is_live = None, False
         self.mark = self._before = self.early = None
-        self.past = replace(trunk.past, known=[], cells=list(trunk.past.cells))
+        self.past = replace(trunk.past, known=[], cells=list(trunk.past.cells), made=[])
         self._forks, self._place = forks, place
         self._to_keep: list[str] = []
         self._undoes, self._can_undo = trunk.can_undo, False
@@ -294,10 +296,10 @@ class BranchingAgent(CodingAgent[TurnT]):
         forks, one_by_one = _Forks(self._runner, len(self._variations)), asyncio.Lock()
         branches: list[Branch[TurnT]] = []
         for place, variation in enumerate(self._variations):
-            runner = BranchRunner(self._runner, forks, place, one_by_one)
+            name = f"{self._branchings}.{place + 1}"
+            runner = BranchRunner(self._runner, forks, place, name, one_by_one)
             agent = await self._twin(variation, runner)
             own = replace(turn, attempts=list(turn.attempts), tokens=0)
-            name = f"{self._branchings}.{place + 1}"
             branches.append(Branch(name, agent, runner, own, len(turn.attempts), variation))
         try:
             forks.begin(turn.token)

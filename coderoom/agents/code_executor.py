@@ -266,7 +266,7 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
             return
         if self.branches_out:
             if was_first and (undone := await self._runner.undo(turn.token)):
-                await self._add_to_context(_UNDONE.format(undone))
+                await self._add_to_context(await self._also_undone(undone))
             return
         # The message before the question in the context has the output.
         attempt = turn.attempts[-1]
@@ -285,8 +285,13 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
             return
         plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
         if undone := await self._runner.undo(turn.token):
-            plan += f"\n{_UNDONE.format(undone)}"
+            plan += f"\n{await self._also_undone(undone)}"
         await self._add_to_context(plan)
+
+    async def _also_undone(self, undone: str) -> str:
+        """Undo calls of functions, too, which agents with a shared session have; return what to tell the model."""
+        calls = await self._runner.undo_calls()
+        return "\n".join([_UNDONE.format(undone), *calls.words])
 
     async def _sum_up(self, turn: RetryTurn) -> TextMessage:
         assert turn.stop_reason is not None

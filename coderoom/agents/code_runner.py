@@ -15,13 +15,13 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import LLMMessage
-from pydantic import TypeAdapter
 
 from coderoom._util.files import write_inside
-from coderoom._util.tasks import aside, await_with_token, is_large
-from coderoom._util.text import bound_output, output_name, save_output, visible
-from coderoom.agents.attempt import Attempt
-from coderoom.agents.replay import PastCell, SessionPast, run_again
+from coderoom._util.tasks import aside, await_with_token, is_large, run_uncancellable
+from coderoom._util.text import bound_output, output_name, save_output
+from coderoom.agents.attempt import Attempt, refused
+from coderoom.agents.inverses import Functions, Made, Undone, no_functions, undo
+from coderoom.agents.replay import PastCell, SessionPast, dump_result, load_result, run_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
 from coderoom.approval import (
@@ -39,10 +39,9 @@ from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, ExecutionResult, OnOutput
+from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OnOutput, RecordedCall
 from coderoom.steps import CODE, branch, cell, note, once
 
-_NOT_A_SENTENCE = re.compile(r"\n|```|~~~|<")
 _LONGEST_DIFF = 20_000
 _CACHE = re.compile(
     r'diff --git "?a/(?:[^\n]*/)?(?:__pycache__|\.(?:(?:pytest|mypy|ruff)_cache|hypothesis|coderoom))/'
@@ -71,6 +70,9 @@ class CodeRunner:
         early: Runs blocks whose beginning runs already, in place of the executor.
         mark: The state before the code that `undo` undoes, if it is saved.
         shared: The session that other agents use, too; `None`: it is only this one's.
+        take_calls: Takes what is recorded of the calls of functions that the last code has made.
+        functions: The functions that undo them.
+        records: What was recorded of the last code's calls.
     """
 
     def __init__(
@@ -92,14 +94,18 @@ class CodeRunner:
         self.past = SessionPast()
         self.early: RunBlocks | None = None
         self.shared: SharedSession | None = None
+        self.take_calls: Callable[[], list[RecordedCall]] = list
+        self.functions: Callable[[], Awaitable[Functions]] = no_functions
+        self.records: Sequence[RecordedCall] = ()
         self._reader = object()
         # For whole outputs, if the executor has no folder on this machine.
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
         self.mark: Any = None
         # What was saved since, by paths.
         self._texts: dict[str, bytes] = {}
-        # How many of the known cells had run before the code that `undo` undoes.
+        # How many of the known cells had run, and how much code had made calls, before the code that `undo` undoes.
         self._before: int | None = None
+        self._made_before = 0
         # The same of the cells of a shared session.
         self._before_shared: int | None = None
 
@@ -126,17 +132,17 @@ class CodeRunner:
                 try:
                     blocks = edited_blocks(response.code, code)
                 except ValueError as error:
-                    return _refused(number, selection, f"The code was edited, and cannot run as it is then. {error}")
+                    return refused(number, selection, f"The code was edited, and cannot run as it is then. {error}")
                 made = tuple(CodeBlock(code=block.code, language=block.run_language) for block in blocks)
                 is_edited, selection = made != selection.blocks, replace(selection, blocks=made)
             elif not response.approved:
-                return _refused(number, selection, response.reason, is_final=isinstance(response, FinalNo))
+                return refused(number, selection, response.reason, is_final=isinstance(response, FinalNo))
         try:
             result = await self._run(selection.blocks, cancellation_token, on_output, context)
         except asyncio.CancelledError:
-            unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
-            known = getattr(self.given, "interrupted", None) or unknown
-            self._remember(PastCell(blocks=list(selection.blocks), outcome=Outcome.CANCELLED), known.state_lost)
+            known = self._interrupted
+            done = PastCell(blocks=list(selection.blocks), outcome=Outcome.CANCELLED, calls=list(self.records))
+            self._remember(done, known.state_lost)
             self.last_attempt = replace(self._to_attempt(number, selection, known), edited=is_edited)
             raise
         large, saved = is_large(result.output), await self._put(result.output)
@@ -166,6 +172,7 @@ class CodeRunner:
         self.given = self.executor = session.executor
         session.executor.has_owner = True
         self.shared, self.past = session, session.past
+        self.take_calls, self.functions = session.take_calls, session.functions
 
     def news(self) -> str:
         """What the agent has to know about a shared session: what is lost of it; empty if there is nothing new."""
@@ -173,11 +180,11 @@ class CodeRunner:
 
     def state(self) -> SessionPast:
         """What has run so far, for `go_back`."""
-        return replace(self.past, known=list(self.past.known), cells=list(self.past.cells))
+        return self.past.copy()
 
     def go_back(self, state: SessionPast) -> None:
         """Go on from a `state`, which the executor has again."""
-        vars(self.past).update(vars(replace(state, known=list(state.known), cells=list(state.cells))))
+        vars(self.past).update(vars(state.copy()))
         self.last_attempt = None
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
@@ -200,6 +207,14 @@ class CodeRunner:
             del self.past.cells[self._before_shared :]
         return await once("undo", {}, restore, str, str)
 
+    async def undo_calls(self) -> Undone:
+        """Undo the calls of functions that code has made since the last `release`."""
+        made = self.past.take_made(self._made_before)
+        undone = await run_uncancellable(undo(made, await self.functions()))
+        if undone.left:
+            self.past.made.append(Made.now(undone.left))
+        return undone
+
     @property
     def is_current(self) -> bool:
         """Whether the executor has the state of all code so far, of which no results are only known."""
@@ -212,6 +227,7 @@ class CodeRunner:
         lost = branch.last_attempt is not None and branch.last_attempt.state_lost
         self.past.known = [] if lost else [*self.past.known, *branch.past.known]
         self.past.cells = branch.past.cells
+        self.past.made += branch.past.made
         if lost:
             self._lose_variables()
         self.mark = self._before = self._before_shared = None
@@ -258,28 +274,37 @@ class CodeRunner:
             cell.set(name)
             calling.set(CallingCode(blocks, context))
             self.past.has_run = True
-            result = await (self.early or self.executor.run)(blocks, cancellation_token, on_output)
+            calls: Sequence[FunctionCall] = ()
+            try:
+                result = await (self.early or self.executor.run)(blocks, cancellation_token, on_output)
+                calls = result.calls
+            except asyncio.CancelledError:
+                calls = self._interrupted.calls
+                raise
+            finally:
+                self._note_calls(calls, self.take_calls())
             if self.shared is None:
                 return result
-            cell_run = PastCell(blocks=list(blocks), calls=self.shared.take_calls(), outcome=result.outcome)
+            cell_run = PastCell(blocks=list(blocks), calls=list(self.records), outcome=result.outcome)
             self._remember(cell_run.with_output(result.output), result.state_lost)
             news = self.news()
             return replace(result, output=f"[{news}]\n{result.output}") if news else result
 
         def load(found: Any) -> ExecutionResult:
-            result = _RESULT.validate_python(found)
+            result = load_result(found)
             past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
             is_lost = result.state_lost and not self._is_overlaid  # Changes of an overlay are not.
             self.past.known = [] if is_lost else [*self.past.known, (name, branch.get(), past)]
             self._remember(past, result.state_lost)
+            self._note_calls(result.calls, ())
             return result
 
         if self._before is None:
-            self._before = len(self.past.known)
+            self._before, self._made_before = len(self.past.known), len(self.past.made)
         self.past.count += 1
         request = {"blocks": [[block.language, block.code] for block in blocks]}
         name = hashlib.sha256(f"{branch.get()}{self.past.count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
-        return await once(CODE, request, run, _dump, load)
+        return await once(CODE, request, run, dump_result, load)
 
     def _remember(self, done: PastCell, state_lost: bool) -> None:
         """Note code that has run in a session that agents share."""
@@ -292,6 +317,17 @@ class CodeRunner:
             self._before_shared = len(self.past.cells)
         if done.outcome is Outcome.OK or not state_lost:
             self.past.cells.append(done)
+
+    @property
+    def _interrupted(self) -> ExecutionResult:
+        """What is known of code that a cancellation has ended."""
+        unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
+        return getattr(self.given, "interrupted", None) or unknown
+
+    def _note_calls(self, calls: Sequence[FunctionCall], records: Sequence[RecordedCall]) -> None:
+        self.records = records
+        if calls or records:
+            self.past.made.append(Made.now(calls, records))
 
     def _lose_variables(self) -> None:
         if self.shared is not None:
@@ -319,8 +355,7 @@ class CodeRunner:
                 again = await run_again(before, self.executor, cancellation_token)
             finally:
                 branch.set(here)
-            if self.shared is not None:
-                before.calls = self.shared.take_calls()
+            before.calls = self.take_calls()
             if again.cell is None:
                 note(f"What earlier code had set is lost: {again.remark}.")
             elif again.remark:
@@ -411,26 +446,3 @@ class CodeRunner:
             named = named or path
         total = max(len(output), result.output_size) if result.truncated else len(output)
         return bound_output(output, self.max_output_chars, whole=named, total=total, partly=result.truncated), path
-
-
-def _refused(number: int, selection: Selection, reason: str, *, is_final: bool = True) -> Attempt:
-    reason = visible(reason)
-    # Nothing in a reason is code, or looks like output.
-    quoted = f"\n{fence(reason, 'text', 'no-run')}" if _NOT_A_SENTENCE.search(reason) else reason
-    refusal = f"Code execution was not approved. Reason: {quoted}"  # In the words of AutoGen's agent.
-    return Attempt(
-        Outcome.REJECTED, 1, number=number, selection=selection, reason=reason, refusal=refusal, is_final=is_final
-    )
-
-
-_RESULT = TypeAdapter(ExecutionResult)
-
-
-def _dump(result: ExecutionResult) -> Any:
-    # Agents read the output, which has the texts that are left out; the value is for callers of the sandbox.
-    left_out: Any = {
-        **dict.fromkeys(("value", "value_is_data", "value_repr", "code", "stdout", "stderr"), True),
-        "error": {"traceback"},
-        "artifacts": {"__all__": {"data"}},
-    }
-    return _RESULT.dump_python(result, mode="json", exclude=left_out, fallback=str)

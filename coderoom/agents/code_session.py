@@ -19,7 +19,7 @@ from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom.agents.attempt import Attempt, calls_made
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.eager import Eager
-from coderoom.agents.inverses import Undone, all_undone, take_once, undo_calls
+from coderoom.agents.inverses import Functions, Made, Undone, undo
 from coderoom.agents.replay import PastCell, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
@@ -35,7 +35,6 @@ from coderoom.sandbox import (
     FunctionCall,
     HostFunction,
     OnOutput,
-    RecordedCall,
     host_functions,
 )
 from coderoom.sandbox.functions.callables import Offer
@@ -92,9 +91,10 @@ class CodeActSession:
         self._to_restore = False
         self._called: list[FunctionCall] = []
         self._plain: dict[str, HostFunction] = {}
-        self._last_calls: tuple[Sequence[FunctionCall], list[RecordedCall]] = (), []
         self._forgotten: list[FunctionCall] = []
+        self._branch = ""
         self.early: Eager | None = None
+        runner.take_calls, runner.functions = self._recorder.take, self.inverses
 
     def share(self, session: SharedSession) -> None:
         """Have the cells run in a session that other agents use, too; see `CodeRunner.share`."""
@@ -145,6 +145,12 @@ class CodeActSession:
             always = [function.name for function in of_skills]
             self._functions = await self.tool_search.offer(functions, self._workbenches.kinds, always)
         return self._functions
+
+    async def inverses(self) -> Functions:
+        """The functions as they undo calls; none if none does."""
+        await self.find_functions()
+        undo = any(map(self._gate.inverse_of, self._plain.values()))
+        return {name: self._gate.unasked(each) for name, each in self._plain.items()} if undo else {}
 
     def search_in(self, functions: Iterable[HostFunction]) -> None:
         """Have the search for functions find all of a shared session."""
@@ -197,7 +203,9 @@ class CodeActSession:
             self._cells, self._failed = [], 0
             self.forget_variables()
         if kept and result.outcome is Outcome.OK:
-            self._cells.append(PastCell(blocks=list(blocks), calls=self._recorder.take()).with_output(result.output))
+            self._cells.append(
+                PastCell(blocks=list(blocks), calls=list(self._runner.records)).with_output(result.output)
+            )
         elif kept:
             self._failed += 1
         return result
@@ -222,27 +230,26 @@ class CodeActSession:
         cells, self._failed, self._are_set, self._to_restore, found = state
         self._cells, self.tool_search.found = list(cells), list(found)
 
-    def branch(self, runner: CodeRunner) -> CodeActSession:
-        """The session of a branch, whose code `runner` runs."""
+    def branch(self, runner: CodeRunner, name: str) -> CodeActSession:
+        """The session of a branch with a name, whose code `runner` runs."""
         made = copy(self)
+        made._branch = name
         made._runner, made._cells, made._called, made.early = runner, list(self._cells), [], None
         made.tool_search = self.tool_search.copy()
         return made
 
     async def join(self, branches: Sequence[CodeActSession], kept: CodeActSession | None) -> Undone:
         """Go on from the state of a branch, or from that before the branches; undo the calls of the others."""
+        self._gate.go_on_from("" if kept is None else kept._branch)
         self._called += [call for each in branches for call in each._called]
-        lost = [each for each in branches if each is not kept]
-        undone = [await self._undo_calls(*each._last_calls) for each in lost]
+        made = [made for each in branches if each is not kept for made in each._runner.past.made]
+        undone = await undo(sorted(made, key=lambda each: each.number), await self._runner.functions())
+        if undone.left:
+            self._runner.past.made.append(Made.now(undone.left))
         if kept is not None:
             self._cells, self._failed, self._are_set = kept._cells, kept._failed, kept._are_set
             self.tool_search.found = kept.tool_search.found
-        return all_undone(undone)
-
-    async def _undo_calls(self, calls: Sequence[FunctionCall], records: list[RecordedCall]) -> Undone:
-        if not any(map(self._gate.inverse_of, self._plain.values())):
-            return Undone(tuple(calls), ())
-        return await undo_calls(calls, await take_once(lambda: records), self._plain)
+        return undone
 
     async def set_variables(self, cancellation_token: CancellationToken) -> None:
         """Import the initial modules and set the initial variables in a session that is new."""
@@ -267,14 +274,13 @@ class CodeActSession:
         self._workbenches.note(attempt.calls)
         if attempt.calls:
             self.tool_search.note(attempt.calls)
-        records = self._recorder.take() if self.shared is None else []
-        self._last_calls, undone = (attempt.calls, records), ""
+        undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
-            calls = await self._undo_calls(attempt.calls, records)
-            self._called, self._last_calls = [*self._called, *calls.left], ((), [])
+            calls = await self._runner.undo_calls()
+            self._called += calls.left
             notes = [f"The failed code was undone: {undone} are as they were before it.", *calls.words]
             selection = replace(attempt.selection, notes=(*attempt.selection.notes, *notes))
             self._runner.last_attempt = replace(
@@ -288,7 +294,7 @@ class CodeActSession:
             self._cells, self._failed = [], 0
             self.forget_variables()
         if attempt.outcome is Outcome.OK:
-            cell = PastCell(blocks=list(attempt.blocks), calls=records)
+            cell = PastCell(blocks=list(attempt.blocks), calls=list(self._runner.records))
             # Of a long output only a part is known.
             self._cells.append(cell if attempt.output_file else cell.with_output(attempt.output))
         elif attempt.ran:

@@ -1,21 +1,53 @@
-"""Undoing calls of functions of the host by their inverses. Used by the sessions of `CodeActAgent`s."""
+"""Undoing calls of functions of the host by their inverses. Used by the runners of agents, and by `chat`."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Final, NamedTuple
 
+from coderoom._util.text import MASK
 from coderoom.approval.base import call_in_thread
 from coderoom.models.services import in_words
-from coderoom.outcome import Outcome
-from coderoom.sandbox import FunctionCall, HostFunction, RecordedCall
+from coderoom.sandbox import FunctionCall, HostFunction, Limits, RecordedCall
 from coderoom.steps import CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, find_now, keep_step, note, once
 
 _UNKNOWN: Final = "it had begun when the run was ended, and whether it was done is not known"
+_SECONDS: Final = Limits().call_seconds
+_MOST_LINES: Final = 20
+_numbers = count()
+
+Functions = Mapping[str, HostFunction]
+"""The functions of an agent by their names, as they undo calls; empty if none undoes another one."""
+
+
+async def no_functions() -> Functions:
+    """The functions of an agent whose calls nothing undoes."""
+    return {}
+
+
+class Made(NamedTuple):
+    """Calls that some code has made.
+
+    Attributes:
+        number: Its place among all that code of this process has made.
+        calls: All of them.
+        records: What is recorded of those that can be undone.
+    """
+
+    number: int
+    calls: tuple[FunctionCall, ...]
+    records: tuple[RecordedCall, ...] = ()
+
+    @classmethod
+    def now(cls, calls: Sequence[FunctionCall], records: Sequence[RecordedCall] = ()) -> Made:
+        """What code has made just now."""
+        return cls(next(_numbers), tuple(calls), tuple(record for record in records if record.inverse))
 
 
 class Undone(NamedTuple):
@@ -26,109 +58,121 @@ class Undone(NamedTuple):
         words: What was called to undo the others, and why some are not, a line each.
     """
 
-    left: tuple[FunctionCall, ...]
-    words: tuple[str, ...]
+    left: tuple[FunctionCall, ...] = ()
+    words: tuple[str, ...] = ()
 
 
-def all_undone(parts: Sequence[Undone]) -> Undone:
-    """What became of the calls of several."""
-    return Undone(
-        tuple(call for each in parts for call in each.left), tuple(line for each in parts for line in each.words)
-    )
+async def undo(made: Sequence[Made], functions: Functions) -> Undone:
+    """Undo the calls that code of an agent has made, the last one first."""
+    return await _undo([(0, each) for each in made], [functions], {})
 
 
-def take_once(take: Callable[[], list[RecordedCall]]) -> Awaitable[list[RecordedCall]]:
-    """The records of calls that are to be undone, as a step: a resumed run has them without the code."""
+async def undo_since(agents: Sequence[Any], ran: Sequence[Any] | None) -> Undone:
+    """Undo the calls that code of all agents of a team has made, the last one first.
 
-    async def found() -> list[RecordedCall]:
-        return take()
+    Args:
+        agents: The coding agents of the team.
+        ran: What each of them had `ran` before that; `None`: what was being undone when the run was ended.
+    """
+    offered = [await agent._runner.functions() for agent in agents]
+    made: list[tuple[int, Made]] = []
+    for place, (agent, before) in enumerate(zip(agents, ran or (), strict=False)):
+        past = before[0] if isinstance(before, tuple) else before  # That of its runner.
+        made += [(place, each) for each in agent._runner.past.take_made(len(past.made))]
+    made.sort(key=lambda each: each[1].number)
+    lost = "The run was ended when a task had just been undone: its calls of functions are not." if ran is None else ""
+    return await _undo(made, offered, {"of": "all agents"}, lost)
 
-    return once(CALLS_TO_UNDO, {}, found, _dump, _load)
 
-
-def _dump(records: list[RecordedCall]) -> list[Any]:
-    return [record.model_dump() for record in records]
-
-
-def _load(found: Any) -> list[RecordedCall]:
-    return [RecordedCall.model_validate(each) for each in found]
-
-
-async def undo_calls(
-    calls: Sequence[FunctionCall], records: Sequence[RecordedCall], functions: Mapping[str, HostFunction]
+async def _undo(
+    made: Sequence[tuple[int, Made]], offered: Sequence[Functions], request: Mapping[str, str], lost: str = ""
 ) -> Undone:
     """Call the inverses of calls in reverse order, each once, also if the run is ended and resumed meanwhile.
 
     Nobody is asked about them: whoever has allowed a call has allowed that it is undone.
 
     Args:
-        calls: All calls.
-        records: What is recorded of them.
-        functions: The functions by their names, as they are without anybody who decides about calls.
+        made: The calls, each with the place of its functions in `offered`.
+        offered: The functions.
+        request: What identifies the step that has what is recorded of the calls: a resumed run has that without code.
+        lost: What to tell if there should be such a step, and is none.
     """
-    words: list[str] = []
-    undone: dict[str, set[int]] = defaultdict(set)
-    places: dict[str, int] = defaultdict(int)
-    numbered = []
-    for record in records:
-        if record.error is None:
-            numbered.append((places[record.name], record))
-            places[record.name] += 1
-    for place, record in reversed(numbered):
-        if not record.inverse:
-            continue
+    calls = [call for _, each in made for call in each.calls]
+    if not any(offered):
+        return Undone(tuple(calls))
+
+    async def take() -> list[tuple[int, RecordedCall]]:
+        if lost:
+            note(lost)
+        return [(place, record) for place, each in made for record in each.records]
+
+    lines: list[str] = []
+    undone = set()
+    records = await once(CALLS_TO_UNDO, request, take, _dump, _load)
+    for place, record in reversed(records):
         name, arguments = json.loads(record.inverse)
-        function = functions[name]
-        request = {"call": record.name, "arguments": record.digest, "place": place, "inverse": name}
-        extra = arguments.keys() - functions[record.name].signature.parameters.keys()
-        problem = await once(INVERSE, request, partial(_call, function, arguments, extra, record, request), str, str)
-        if problem:
-            words.append(f"{record.name}(...) was not undone: {problem}.")
-            note(words[-1])
+        step = {"call": record.name, "id": record.id, "inverse": name}
+        work = partial(_call, offered[place], name, arguments, record, step)
+        if problem := await once(INVERSE, step, work, str, str):
+            line = f"{record.name}(...) was not undone: {problem}."
+            if line not in lines:
+                note(line)
+            lines.append(line)
         else:
-            words.append(f"{record.name}(...) was undone by {name}().")
-            undone[record.name].add(place)
-    left, seen = [], defaultdict[str, int](int)
-    for call in calls:
-        if call.outcome is not Outcome.OK:
-            left.append(call)
-            continue
-        if seen[call.name] not in undone[call.name]:
-            left.append(call)
-        seen[call.name] += 1
-    return Undone(tuple(left), tuple(words))
+            lines.append(f"{record.name}(...) was undone by {name}().")
+            undone.add(record.id)
+    return Undone(tuple(call for call in calls if call.id not in undone), _counted(lines))
+
+
+def _counted(lines: Sequence[str]) -> tuple[str, ...]:
+    """Each line once, with how often it is there, and not too many."""
+    found = Counter(lines)
+    shown = [line if times == 1 else f"{line.rstrip('.')} ({times:,} times)." for line, times in found.items()]
+    return (
+        *shown[:_MOST_LINES],
+        *([f"And {len(shown) - _MOST_LINES:,} more lines."] if len(shown) > _MOST_LINES else []),
+    )
+
+
+def _dump(records: list[tuple[int, RecordedCall]]) -> list[Any]:
+    return [[place, record.model_dump()] for place, record in records]
+
+
+def _load(found: Any) -> list[tuple[int, RecordedCall]]:
+    return [(place, RecordedCall.model_validate(each)) for place, each in found]
 
 
 async def _call(
-    function: HostFunction,
-    arguments: Mapping[str, Any],
-    extra: Set[str],
-    record: RecordedCall,
-    request: Mapping[str, Any],
+    functions: Functions, name: str, arguments: Mapping[str, Any], record: RecordedCall, step: Mapping[str, Any]
 ) -> str:
-    """Call an inverse; return why it was not done, and nothing if it was.
-
-    `extra` names arguments that are no parameters of the call's function: code cannot set the inverse's with them.
-    """
-    begun = {**request, "begins": True}
+    """Call an inverse; return why it was not done, and nothing if it was."""
+    begun = {**step, "begins": True}
     if find_now(INVERSE_BEGUN, begun) is not None:
-        return f"{function.name}() may have undone it: {_UNKNOWN}"
-    parameters = function.signature.parameters
+        return f"{name}() may have undone it: {_UNKNOWN}"
+    if name not in functions:
+        return f"{name}() is not there any more"
+    if MASK in record.inverse or MASK in record.value:
+        return f"the journal does not have the keys that were in it for {name}()"
+    function, parameters = functions[name], functions[name].signature.parameters
+    # Arguments that are no parameters of the call's function: code cannot set the inverse's with them.
+    extra = arguments.keys() - functions[record.name].signature.parameters.keys()
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    known = {**arguments, "result": json.loads(record.value)}
     chosen = {
-        name: value
-        for name, value in known.items()
-        if (name == "result" or name not in extra if name in parameters else takes_all and name != "result")
+        key: value
+        for key, value in {**arguments, "result": json.loads(record.value)}.items()
+        if (key == "result" or key not in extra if key in parameters else takes_all and key != "result")
     }
     if "result" in chosen and not record.kept:
-        return f"what it has returned is too long to be kept for {function.name}()"
+        return f"what it has returned is too long to be kept for {name}()"
     try:
         ready = function.check((), chosen)
         keep_step(INVERSE_BEGUN, begun, {"begun": True}, 0.0)
-        answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as error:
-        return in_words(f"{function.name}()", error).rstrip(".")
+        async with asyncio.timeout(_SECONDS):
+            answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
+            if inspect.isawaitable(answer):
+                await answer
+    except TimeoutError as error:
+        return in_words(f"{name}()", error).rstrip(".") if str(error) else f"{name}() took more than {_SECONDS:g} s"
+    except (Exception, asyncio.CancelledError) as error:  # Nobody else cancels it.
+        return in_words(f"{name}()", error).rstrip(".")
     return ""

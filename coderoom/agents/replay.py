@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from coderoom._util.components import StrictConfig
+from coderoom.agents.inverses import Made
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, RecordedCall
+from coderoom.sandbox import CallRecorder, ExecutionResult, RecordedCall
 
 if TYPE_CHECKING:
     from coderoom.contracts import Executor  # It imports the judge.
@@ -132,6 +133,7 @@ class SessionPast:
         branchings: How often the session has become one of its forks since it began.
         cells: All code that has run, if agents share the session: what is to run again in a new one.
         to_restore: Whether it is to run again before the next code.
+        made: The calls of functions that have an effect still.
     """
 
     known: list[tuple[str, str, PastCell]] = field(default_factory=list)
@@ -140,12 +142,42 @@ class SessionPast:
     branchings: int = 0
     cells: list[PastCell] = field(default_factory=list)
     to_restore: bool = False
+    made: list[Made] = field(default_factory=list)
+
+    def copy(self) -> SessionPast:
+        """It as it is now."""
+        return replace(self, known=list(self.known), cells=list(self.cells), made=list(self.made))
+
+    def take_made(self, begin: int) -> list[Made]:
+        """Take the calls from a place on."""
+        made = self.made[begin:]
+        del self.made[begin:]
+        return made
 
 
 def digest_of(output: str, *more: str) -> str:
     """A digest of an output, without addresses and cell numbers, which always differ."""
     text = "\0".join([re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output), *more])
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+_RESULT = TypeAdapter(ExecutionResult)
+
+
+def load_result(found: Any) -> ExecutionResult:
+    """A result as `dump_result` has kept it."""
+    return _RESULT.validate_python(found)
+
+
+def dump_result(result: ExecutionResult) -> Any:
+    """A result as JSON-like data for the journal."""
+    # Agents read the output, which has the texts that are left out; the value is for callers of the sandbox.
+    left_out: Any = {
+        **dict.fromkeys(("value", "value_is_data", "value_repr", "code", "stdout", "stderr"), True),
+        "error": {"traceback"},
+        "artifacts": {"__all__": {"data"}},
+    }
+    return _RESULT.dump_python(result, mode="json", exclude=left_out, fallback=str)
 
 
 def _listed(items: Sequence[str]) -> str:

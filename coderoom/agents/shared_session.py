@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from autogen_core import CancellationToken
 
+from coderoom.agents.inverses import Functions
 from coderoom.agents.replay import PastCell, SessionPast, run_all_again
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -19,6 +20,10 @@ class Member(Protocol):
 
     async def find_functions(self) -> tuple[HostFunction, ...]:
         """The functions that the agent offers."""
+        ...
+
+    async def inverses(self) -> Functions:
+        """The agent's functions as they undo calls; none if none does."""
         ...
 
     def search_in(self, functions: Iterable[HostFunction]) -> None:
@@ -103,6 +108,10 @@ class SharedSession:
         """What was lost since the last call for this reader; empty if nothing was."""
         told, self._told[id(reader)] = self._told.get(id(reader), 0), self._restored
         return self._news if told != self._restored else ""
+
+    async def functions(self) -> Functions:
+        """The functions of all agents as they undo calls."""
+        return {name: function for each in self._members for name, function in (await each.inverses()).items()}
 
     def take_calls(self) -> list[RecordedCall]:
         """The calls of functions since the last `take_calls`."""

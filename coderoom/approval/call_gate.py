@@ -9,7 +9,7 @@ import asyncio
 import fnmatch
 import inspect
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar
 from copy import deepcopy
@@ -34,7 +34,7 @@ from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_
 from coderoom.sandbox.functions.calls import log_edited
 from coderoom.sandbox.functions.function import Arguments, InverseCall
 from coderoom.sandbox.functions.recorder import digest_of
-from coderoom.steps import CALL_BEGUN, cell, find_now, keep_step, note
+from coderoom.steps import CALL_BEGUN, branch, cell, find_now, keep_step, note
 
 _MOST_REFUSALS: Final = 3
 """So often a function's calls are refused in a cell; then its code no longer makes anybody answer."""
@@ -164,7 +164,13 @@ class CallGate:
 
     def forget(self) -> None:
         """A new session begins, in which nobody has said yes to all calls of a function."""
-        self._always: set[str] = set()
+        self._always: defaultdict[str, set[str]] = defaultdict(set)  # By the branch; outside of one, for all.
+
+    def go_on_from(self, name: str) -> None:
+        """A branch goes on, or, without a name, none: what was allowed in the others ends with them."""
+        kept = self._always[""] | self._always[name]
+        self.forget()
+        self._always[""] = kept
 
     async def close(self) -> None:
         """End the session, and close the approval."""
@@ -243,6 +249,20 @@ class CallGate:
         undo = to_undo if inverse else None
         return replace(function, check=check, run=run, in_thread=False, asks=True, to_undo=undo, as_edited=as_edited)
 
+    def unasked(self, function: HostFunction) -> HostFunction:
+        """The function as it undoes a call: nobody is asked, but it is not called if a rule forbids that."""
+        rules = [rule for rule in self._rules if rule.is_about(function)]
+        if not any(rule.effect == "forbidden" for rule in rules):
+            return function
+
+        def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+            named = arguments_by_name(function.signature, checked_data(function, (list(args), dict(kwargs))))
+            if next((rule.effect for rule in rules if rule.matches(named)), "") == "forbidden":
+                raise PermissionError(f"{function.name}() is forbidden here")
+            return function.check(args, kwargs)
+
+        return replace(function, check=check)
+
     def inverse_of(self, function: HostFunction) -> str:
         """The name of the function that undoes a function's calls; empty if there is none."""
         named = [rule.inverse for rule in self._rules if rule.inverse and rule.is_about(function)]
@@ -299,7 +319,8 @@ class CallGate:
                     agent=current_agent() or self._agent,
                     block="\n\n".join(fence(each.code, each.language) for each in code.blocks),
                     context=list(code.context),
-                    always=function.name in self._always,
+                    always=function.name in self._always[""] | self._always[branch.get()],
+                    branch=branch.get(),
                 )
                 request = await call_in_thread(ask)  # Code can make it take seconds.
                 # The approval may change the request; what was asked is what is judged and run.
@@ -315,7 +336,7 @@ class CallGate:
             code.refused[function.name] += 1
             raise PermissionError(f"{function.name}() was not allowed: {answer.reason}")
         if isinstance(answer, Always):
-            self._always.add(function.name)
+            self._always[branch.get()].add(function.name)
         return None
 
     def _begin(self, name: str, key: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ Given = tuple[list[Any], dict[str, Any]]
 class Always(ApprovalResponse):
     """A yes to this call, and to all later ones of the function in this session of the agent.
 
+    In a branch, to those of this branch; if it goes on, to those of the session from then on.
     Those that ask persons say yes to them then; rules, models and others of a chain are asked about each call.
     """
 
@@ -47,7 +48,8 @@ class CallRequest(ApprovalRequest):
         arguments: The arguments by their names, as data.
         agent: The agent whose code makes the call; empty if that is not known.
         block: The code that makes the call, as Markdown.
-        always: Whether a person has said yes to all calls of this function in this session.
+        always: Whether a person has said yes to all calls of this function in this session, or in this branch of it.
+        branch: The branch whose code makes the call; empty outside of one.
     """
 
     function: str
@@ -55,6 +57,7 @@ class CallRequest(ApprovalRequest):
     agent: str = ""
     block: str = ""
     always: bool = False
+    branch: str = ""
     _function: HostFunction | None = PrivateAttr(default=None)
 
     @classmethod
@@ -90,13 +93,15 @@ class CallRequest(ApprovalRequest):
     def edited(self, code: str) -> Self:
         """The question about another call of the function; raises as `given`."""
         assert self._function is not None
-        facts = {name: getattr(self, name) for name in ("context", "agent", "block", "always")}
+        facts = {name: getattr(self, name) for name in ("context", "agent", "block", "always", "branch")}
         return self.about(self._function, self.given(code), **facts)
 
     @property
     def title(self) -> str:
         """What waits, in words."""
-        return f"A call of {self.function}(){f' by {self.agent}' if self.agent else ''} that waits for approval"
+        who = f" by {self.agent}" if self.agent else ""
+        where = f" in branch {self.branch}" if self.branch else ""
+        return f"A call of {self.function}(){who}{where} that waits for approval"
 
 
 def checked_data(function: HostFunction, given: Given) -> Given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +19,7 @@ from coderoom._util.autogen import agents_of, executor_of
 from coderoom._util.text import MASK, counted
 from coderoom.agents import HumanApprovedAgent
 from coderoom.agents.base import CodingAgent
+from coderoom.agents.inverses import Undone, undo_since
 from coderoom.approval import Approval, ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
@@ -176,9 +177,9 @@ class Run:
         if not any(step.kind == TASK for step in known):
             past.append(Said("task", entry.task))
         if task is None:  # The last one is finished. What was said after it belongs to no task.
-            while past and past[-1].kind != "task":
-                past.pop()
-            task = past.pop().text if past else entry.task
+            last = max((place for place, said in enumerate(past) if said.kind == "task"), default=-1)
+            task = past[last].text if past else entry.task
+            past = [*past[: max(last, 0)], *(said for said in past[last + 1 :] if said.kind == "undo")]
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):
@@ -241,7 +242,14 @@ class Run:
                     await self.use_model(said)
                 elif said.kind == "ask":
                     self.ask_before_code(said.asks)
+            if said.kind == "undo":
+                await self.undo_calls(None)
         return records
+
+    async def undo_calls(self, ran: Sequence[Any] | None) -> Undone:
+        """Undo the calls that code of the agents has made, as steps of the run; see `undo_since`."""
+        with observing(self.log):
+            return await undo_since(coding_agents_of(self.prepared.team), ran)
 
     async def run_given(
         self, said: Said, token: CancellationToken, on_output: OnOutput | None = None

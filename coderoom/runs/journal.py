@@ -469,6 +469,8 @@ RAN_IN: Final = "\n\nThe person has run this code in the session since ("
 """The same for code that a person has run, before the files."""
 EARLIER_IN: Final = "\n\nEarlier in this chat, the team "
 """The same for what another team was asked."""
+UNDONE_IN: Final = "\n\nThe person has undone a task since. "
+"""The same for what was left of a task that was undone."""
 
 CONTENTS_IN: Final = "\n\nContents of files:\n\n"
 """Between a question and the files in it."""
@@ -479,7 +481,7 @@ def without_files(task: str) -> str:
     task = task.partition(CONTENTS_IN)[0] or task
     for words in (HOSTS_IN, FILES_IN):
         task = task.rpartition(words)[0] or task
-    for words in (RAN_IN, EARLIER_IN):
+    for words in (RAN_IN, EARLIER_IN, UNDONE_IN):
         task = task.partition(words)[0] or task
     return task
 

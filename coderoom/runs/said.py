@@ -61,10 +61,9 @@ def undoes(step: Step) -> bool:
 
 
 def said_in(steps: Sequence[Step]) -> list[Said]:
-    """What was said in a run, in order, without what was undone."""
+    """What was said in a run, in order, without what was undone; that something was undone is said, too."""
     undone = undone_in(steps)
-    found = [said for step in steps if step.number not in undone and (said := _said(step)) is not None]
-    return [said for said in found if said.kind != "undo"]
+    return [said for step in steps if step.number not in undone and (said := _said(step)) is not None]
 
 
 def _said(step: Step) -> Said | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -104,6 +104,7 @@ class FunctionCall:
         duration: How long it took, in seconds.
         error: Why it failed, as in the exception that the code got; `None` if it did not.
         edited: Whether the code gave other arguments, and an approval has edited the call.
+        id: What tells it from all other calls; empty if that is not known.
     """
 
     name: str
@@ -112,6 +113,7 @@ class FunctionCall:
     duration: float
     error: str | None = None
     edited: bool = False
+    id: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())

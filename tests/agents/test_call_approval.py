@@ -13,6 +13,7 @@ from autogen_core.tools import FunctionTool, StaticWorkbench
 from pydantic import Base64Bytes
 
 from coderoom.approval import (
+    Always,
     AlwaysApprove,
     ApprovalRequest,
     ApprovalResponse,
@@ -384,3 +385,25 @@ async def test_a_person_without_a_terminal_is_a_no(
     output = await output_of(actor, bank, "pay(5)", approval=HumanApproval())
     assert "There is no terminal" in output
     assert bank.paid == []
+
+
+async def test_always_in_a_branch_ends_with_the_branch(actor: MakeActor, bank: Bank) -> None:
+    """The branch that goes on is the one whose code works; each asks for itself, one after the other."""
+    asked: list[tuple[str, str]] = []
+
+    async def decide(request: ApprovalRequest) -> ApprovalResponse:
+        assert isinstance(request, CallRequest)
+        if request.always:
+            return ApprovalResponse(approved=True, reason="")
+        asked.append((request.function, request.branch))
+        assert not request.branch or f" by actor in branch {request.branch} that waits" in request.title
+        return Always(reason="")
+
+    loses, wins = python("pay(1)\npay(2)\n1 / 0"), python("await pay_later(3)\nawait pay_later(4)")
+    last = python("await pay_later(5)\npay(6)")
+    client = Client(python("1 / 0"), loses, wins, last, "Paid.")
+    await turn(actor(client, tools=bank.functions, call_approval=decide, branches=2), "Pay.")
+    assert sorted(map(str, bank.paid)) == ["(1, 'Ann')", "(2, 'Ann')", "(6, 'Ann')", "3", "4", "5"]
+    functions, branches = map(set, zip(*asked[:2], strict=True))
+    assert (functions, branches) == ({"pay", "pay_later"}, {"1.1", "1.2"})
+    assert asked[2:] == [("pay", "")]

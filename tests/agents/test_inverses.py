@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +12,12 @@ from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core.code_executor import ImportFromModule
 from autogen_core.tools import FunctionTool
 
-from coderoom.agents import CodeActAgent
+from coderoom.agents import CodeActAgent, CodeExecutorAgent
 from coderoom.approval import AlwaysApprove, CallRequest, CallRule, Edited
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.sandbox import Effect
+from coderoom.sandbox import Effect, Limits
 from coderoom.teams import CodingTeam
 from tests.agents.acting import MakeActor, remembered
 from tests.agents.helpers import TASK, Client, python, turn
@@ -67,7 +68,7 @@ async def test_the_inverses_of_undone_code_run_in_reverse_order(actor: MakeActor
     assert store.made[4:] == [("remove", 4, 7), ("remove", 3, 3), ("remove", 1, 1)]
     assert store.asked == ["create", "send", "create", "create"]  # Nobody is asked about inverses.
     told = (await remembered(agent))[-2]
-    assert told.count("create(...) was undone by remove().") == 3
+    assert "create(...) was undone by remove() (3 times)." in told
     not_undone = told.partition("are not undone:")[2]
     assert "send(" in not_undone
     assert "create(" not in not_undone
@@ -208,3 +209,78 @@ def test_a_run_that_is_killed_undoes_the_rest_and_nothing_twice(tmp_path: Path) 
     assert (tmp_path / "notes").read_text().split("\n")[:-1] == ["a", "b", "c", "not c", "not b", "not a"]
     text = " ".join((resumed.stdout + resumed.stderr).split())
     assert "unnote() may have undone it: it had begun when the run was ended" in text
+
+
+async def test_concurrent_calls_are_told_apart(actor: MakeActor) -> None:
+    """The first call ends last, and one call has an effect before its answer is refused."""
+
+    async def put(name: str) -> Annotated[str, Effect("write", inverse="take")]:
+        """Put something."""
+        await asyncio.sleep(0.05 if name == "slow" else 0)
+        if name == "broken":
+            raise ConnectionError("it was put, but the line broke")
+        return "x" * (5_000 if name == "long" else 1)
+
+    def take(name: str) -> None:
+        """Take it back."""
+        if name == "quick":
+            raise OSError("it is gone")
+
+    code = (
+        "import asyncio\nnames = 'slow', 'broken', 'long', 'quick'\n"
+        f"await asyncio.gather(*map(put, names), return_exceptions=True)\n{FAILS}"
+    )
+    executor = SandboxCodeExecutor(limits=Limits(value_bytes=1_000))
+    agent = actor(
+        Client(python(code), "It failed."),
+        tools=[put, take],
+        call_approval=AlwaysApprove(),
+        on_error="rollback",
+        code_executor=executor,
+    )
+    await turn(agent, TASK)
+    told = (await remembered(agent))[-2]
+    assert "put(...) was undone by take() (2 times)." in told
+    assert "put(...) was not undone: take() failed: OSError: it is gone." in told
+    left = told.partition("are not undone:")[2]
+    assert [name for name in ("slow", "broken", "long", "quick") if f"name='{name}'" in left] == ["broken", "quick"]
+
+
+async def test_a_rule_that_forbids_a_function_forbids_it_as_an_inverse(actor: MakeActor) -> None:
+    store = Store()
+    rules = [CallRule(function="remove", arguments={"size": "3"}, effect="forbidden")]
+    agent = actor(
+        Client(python(f"create('a')\ncreate('b', size=3)\n{FAILS}"), "It failed."),
+        tools=store.functions,
+        call_approval=AlwaysApprove(),
+        call_rules=rules,
+        on_error="rollback",
+    )
+    await turn(agent, TASK)
+    assert store.made[2:] == [("remove", 1, 1)]
+    told = (await remembered(agent))[-2]
+    assert "create(...) was not undone: remove() failed: PermissionError: remove() is forbidden here." in told
+    assert "create(name='b'" in told.partition("are not undone:")[2]
+
+
+@pytest.mark.parametrize("first", [CodeActAgent, CodeExecutorAgent])
+async def test_calls_in_a_session_that_agents_share_are_undone(first: type[Any]) -> None:
+    """Each agent undoes those of its own attempt, whoever offers the functions."""
+    store = Store()
+    fails, works = python(f"create('b')\nsend('hello')\n{FAILS}"), python("create('c')")
+    given: dict[str, Any] = {"call_approval": AlwaysApprove()} if first is CodeActAgent else {}
+    settings: dict[str, Any] = {"on_error": "rollback"} if given else {"retry_from": "clean", "max_retries_on_error": 1}
+    retry = [] if given else ['{"reason": "It failed.", "retry": true}']
+    client = Client(fails, *retry, works, "Done.")
+    offers = CodeActAgent(
+        "offers", Client(python("create('a')"), "Set."), SandboxCodeExecutor(), tools=store.functions,
+        call_approval=AlwaysApprove(),
+    )  # fmt: skip
+    fixes = first("fixes", code_executor=SandboxCodeExecutor(), model_client=client, **settings, **given)
+    team = CodingTeam([offers, fixes], max_turns=2, shared_session=True)
+    await team.run(task=TASK)
+    await team.close()
+    made = [("create", "a", 1), ("create", "b", 1), ("send", "hello"), ("remove", 2, 1), ("create", "c", 1)]
+    assert store.made == made
+    told = "\n".join(await remembered(fixes))
+    assert "create(...) was undone by remove()." in told

@@ -64,15 +64,16 @@ def coderoom(
 
 
 def coderoom_process(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own, for what only a process shows: `-m`, interpreter settings, signals."""
     command = [sys.executable, "-m", "coderoom", *arguments]
+    given: Any = {"input": stdin} if stdin else {"stdin": subprocess.DEVNULL}
     return subprocess.run(
         command,
         cwd=cwd,
         env=environment(env),
-        stdin=subprocess.DEVNULL,
+        **given,
         capture_output=True,
         text=True,
         errors="replace",

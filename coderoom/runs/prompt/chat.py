@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import bound_output, visible
-from coderoom.agents import metadata as keys
+from coderoom.agents.attempt import calls_made
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.executors import Checkpoints, SandboxCodeExecutor
@@ -24,7 +23,7 @@ from coderoom.models.services import absolute_model
 from coderoom.runs.durable import Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
-from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, without_files
+from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, UNDONE_IN, without_files
 from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
 from coderoom.runs.said import Said
@@ -37,7 +36,7 @@ from coderoom.runs.team_run import (
     hand_over_sessions,
 )
 from coderoom.runs.view import RunView
-from coderoom.sandbox import Checkpoint, ExecutionResult, OutputChunk
+from coderoom.sandbox import Checkpoint, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
 _MOST_TOLD: Final = 4_000
@@ -304,6 +303,8 @@ class Chat:
                 else:
                     lost.append(str(error))
         await team.load_state(mark.state)
+        self.run.log.add_said(Said("undo", "/undo", first=mark.first))  # If it is killed now, the rest is undone later.
+        calls = await self.run.undo_calls(mark.ran)
         if is_whole:
             for agent, ran in zip(coding_agents_of(team), mark.ran, strict=True):
                 agent.go_back(ran)
@@ -312,14 +313,16 @@ class Chat:
         undone = self.records[mark.records :]
         del self.records[mark.records :]
         self.told, self.files = mark.told, mark.files
-        self.run.log.add_said(Said("undo", "/undo", first=mark.first))
+        if calls.left:
+            self.told = [*mark.told, f"{UNDONE_IN}{calls_made(calls.left)}"]
         self._note_files()
         before = " ".join(mark.task.split())[:_LONGEST_TASK]
         *most, last = dict.fromkeys(word for words in restored for word in words.split(" and "))
         return [
             f"As before the task {before!r}: {', '.join(most)}{' and ' if most else ''}{last}.",
             *lost,
-            *_not_undone(undone),
+            *calls.words,
+            *_not_undone(calls.left, undone),
         ]
 
     async def diff(self, *, whole: bool) -> list[str]:
@@ -419,18 +422,12 @@ class Chat:
         await self.run.close()
 
 
-def _not_undone(records: Sequence[RunRecord]) -> list[str]:
+def _not_undone(calls: Sequence[FunctionCall], records: Sequence[RunRecord]) -> list[str]:
     """What tasks have done that nothing undoes."""
-    calls = [
-        call
-        for record in records
-        for message in record.messages
-        for call in json.loads(message.metadata.get(keys.CALLS, "[]"))
-    ]
     lines = []
     if calls:
         more = f" and {len(calls) - _MOST_CALLS} more" if len(calls) > _MOST_CALLS else ""
-        lines.append(f"Not undone: the calls of functions {', '.join(calls[:_MOST_CALLS])}{more}.")
+        lines.append(f"Not undone: the calls of functions {', '.join(map(str, calls[:_MOST_CALLS]))}{more}.")
     if used := network_words([use for record in records for use in record.network]):
         lines.append(f"Not undone: what was sent over the network ({used}).")
     if any(NO_WALL in record.isolation for record in records):

@@ -12,6 +12,7 @@ import contextvars
 import functools
 import inspect
 import queue
+import secrets
 import threading
 import time
 from collections import deque
@@ -123,6 +124,14 @@ def log_edited(arguments: Mapping[str, Any]) -> None:
         calls.log_edited(call, arguments)
 
 
+def call_id() -> str:
+    """The id of the call that the caller answers; empty outside of one."""
+    if (found := _current.get()) is None:
+        return ""
+    calls, call = found
+    return calls.id_of(call)
+
+
 @dataclass(eq=False)
 class _Call:
     number: int
@@ -211,7 +220,8 @@ class Calls:
         elif size > largest + _HEAD:
             refused = too_large(function.name, size, largest)
         arguments = self._to_log(function.name_arguments(args, kwargs))
-        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
+        id = secrets.token_hex(8)
+        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0, id=id))
         self._waiting_bytes += size + PER_CALL
         place, begun = len(self._log) - 1, time.monotonic()
         call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, begun, refused)
@@ -408,6 +418,10 @@ class Calls:
     def log_edited(self, call: _Call, arguments: Mapping[str, Any]) -> None:
         """Put the arguments into the log that somebody has made of those of a call."""
         self._log[call.place] = replace(self._log[call.place], arguments=self._to_log(arguments), edited=True)
+
+    def id_of(self, call: _Call) -> str:
+        """The id of a call in the log."""
+        return self._log[call.place].id
 
     def _write(self, call: _Call, outcome: Outcome, error: str | None) -> None:
         """Put the outcome of a call into the log; only the first one counts."""

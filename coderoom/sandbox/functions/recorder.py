@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom.sandbox.functions.calls import log_edited
+from coderoom.sandbox.functions.calls import call_id, log_edited
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
 from coderoom.steps import branch, cell, find_now, keep_step
 
@@ -31,6 +31,7 @@ class RecordedCall(BaseModel):
         kept: Whether the answer is recorded; a very long one is not.
         inverse: The function that undoes it, and the arguments by their names, as JSON text; empty if there is none.
         edited: The arguments that it was made with, by their names, as JSON text; empty if it was not edited.
+        id: That of the call in the result of its cell.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -42,6 +43,7 @@ class RecordedCall(BaseModel):
     kept: bool = True
     inverse: str = ""
     edited: str = ""
+    id: str = ""
 
 
 class NotBegun(asyncio.CancelledError):
@@ -110,7 +112,7 @@ class CallRecorder:
             found = find_now("call", _request_of(name, digest))
             if found is None:
                 return None
-            call = RecordedCall.model_validate(found)
+            call = RecordedCall.model_validate(found).model_copy(update={"id": call_id()})
             self._calls[branch.get()].append(call)
             return call
         waiting = self._answers.get((name, digest))
@@ -120,7 +122,7 @@ class CallRecorder:
 
 
 def _record(calls: list[RecordedCall], call: RecordedCall) -> None:
-    calls.append(call)
+    calls.append(call := call.model_copy(update={"id": call_id()}))
     keep_step("call", _request_of(call.name, call.digest), call.model_dump(), 0.0)
 
 

@@ -73,7 +73,7 @@ def result_to_json(result: ExecutionResult) -> dict[str, Any]:
         "limit": result.limit,
         "state_lost": result.state_lost,
         "peak_memory": result.peak_memory,
-        "calls": [{**vars(each), "outcome": each.outcome.value} for each in result.calls],
+        "calls": [_call_to_json(each) for each in result.calls],
         "network": [vars(each) for each in result.network],
     }
     if result.value_is_data:
@@ -151,6 +151,12 @@ def _made(kind: Callable[..., T], types: Mapping[str, tuple[type, ...]], facts: 
         if not isinstance(value, types[name]):
             raise TypeError(f"{name} is a {type(value).__name__}")
     return kind(**facts, **more)
+
+
+def _call_to_json(call: FunctionCall) -> dict[str, Any]:
+    facts = {**vars(call), "outcome": call.outcome.value}
+    del facts["id"]  # The client has its own.
+    return facts
 
 
 def _artifact_to_json(artifact: Artifact) -> dict[str, Any]:
