@@ -51,7 +51,7 @@ def test_the_first_run_asks_and_the_next_ones_know(folder: Path) -> None:
     with OpenAIServer(["Hello.", "Hello again."]) as server:
         answers = {
             "leave it: ": "6",
-            "/v1: ": server.base_url,
+            "/v1: ": server.base_url.removeprefix("http://").removesuffix("/v1"),
             "needs none): ": "refused",
             "Once more:\r\nKey (not shown; nothing if it needs none): ": KEY,
             f"[{MODEL}]: ": "",

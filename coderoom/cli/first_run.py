@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Final
+from urllib.parse import urlsplit
 
 from coderoom._util.distribution import install_command
 from coderoom._util.text import visible
@@ -46,17 +47,16 @@ def set_up_model() -> bool:
     _say("Which service shall answer?")
     for number, name in enumerate(_NAMES, 1):
         _say(f"  {number}  {_WORDS[name]}")
-    chosen = _ask("Number, or nothing to leave it")
-    if not chosen:
+    while chosen := _ask("Number, or nothing to leave it"):
+        if chosen in map(str, range(1, len(_NAMES) + 1)):
+            break
+        _say(f"There is no service {chosen!r}.")
+    else:
         return False
-    if not (chosen.isdigit() and 1 <= int(chosen) <= len(_NAMES)):
-        raise RequestError(f"There is no service {chosen!r}.")
     service = SERVICES[_NAMES[int(chosen) - 1]]
     if find_spec(service.package) is None:
         raise MissingDependencyError(f"{_WORDS[service.name]} needs a package: {install_command(service.package)}")
-    address = _ask("Its address, such as http://localhost:8000/v1") if service.name == "http" else ""
-    if service.name == "http" and not address.startswith(("http://", "https://")):
-        raise RequestError(f"The address {address!r} does not begin with http:// or https://.")
+    address = _ask_address() if service.name == "http" else ""
     names: list[str] = []
     key = ""
     for left in reversed(range(_TRIES)):
@@ -70,10 +70,10 @@ def set_up_model() -> bool:
         return False
     if names and len(names) <= 20:
         _say(f"It has {', '.join(names)}.")
-    usual = service.example if service.example in names else names[0] if len(names) == 1 else ""
-    name = _ask(f"Model{f' [{usual}]' if usual else ''}") or usual
-    if not name:
-        raise RequestError("A model needs a name.")
+    usual = service.example if service.example in names else names[0] if names else ""
+    name = ""
+    while not name:
+        name = _ask(f"Model{f' [{usual}]' if usual else ''}") or usual
     if names and name not in names:
         _say(f"The service does not list {name!r}; it is tried all the same.")
     _keep(service, key, f"{address}#{name}" if address else f"{service.name}:{name}")
@@ -105,6 +105,15 @@ def _keep(service: Service, key: str, model: str) -> None:
             _say(f"To have it next time, set {variable} in the environment, or in a file for --env-file.")
     os.environ[MODEL_VARIABLE] = model
     _say(f"The default model is {model} from now on: {save_in_user_config(values)}")
+
+
+def _ask_address() -> str:
+    """The address of a server; it may be given without `http://`, and without the path that nearly all have."""
+    address = ""
+    while not address:
+        address = _ask("Its address, such as http://localhost:8000/v1").rstrip("/")
+    address = address if "://" in address else f"http://{address}"
+    return address if urlsplit(address).path else f"{address}/v1"
 
 
 def _ask_key(service: Service) -> str:

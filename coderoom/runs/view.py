@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -17,21 +16,17 @@ from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from coderoom._util.autogen import AFTER_ONE_TURN, is_at_its_turns
-from coderoom._util.text import counted, in_dollars, visible
+from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks
-from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
-from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL, show_isolation
-from coderoom.runs.pictures import linked, open_pictures, show_pictures
-from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
+from coderoom.runs.pictures import open_pictures, show_pictures
+from coderoom.runs.record import RunRecord
 from coderoom.runs.story import (
     USER,
     Branching,
@@ -46,12 +41,12 @@ from coderoom.runs.story import (
     Verdict,
     Words,
 )
+from coderoom.runs.summary import bounded, run_summary, task_summary
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
 _STREAMED_LINES: Final = 12
 _STREAMED_CHARACTERS: Final = 4000
-_OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
 _LONGEST_SETTING: Final = 100
@@ -190,9 +185,15 @@ class RunView:
         self.show_rest()
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
+        if self._brief and not record.runs_code:  # A question that was not answered.
+            self._console.print(task_summary(record))
+            return
         self._console.print(Rule(style="dim"))
         show_pictures(self._console, record.files)
-        self._console.print(_summary(record, with_answer=not self._answer_elsewhere, is_open=self._tasks_elsewhere))
+        if self._tasks_elsewhere:
+            self._console.print(task_summary(record))
+        else:
+            self._console.print(run_summary(record, with_answer=not self._answer_elsewhere))
         self._notices(record)
 
     def show_rest(self) -> None:
@@ -267,7 +268,7 @@ def _render(entry: Entry) -> RenderableType | None:
     match entry:
         case Output(text=output, outcome=outcome):
             style = "green" if outcome == Outcome.OK else "red"
-            shown = _bounded(output, entry.facts.get(keys.OUTPUT_FILE))
+            shown = bounded(output, entry.facts.get(keys.OUTPUT_FILE))
             return Panel(shown, title=f"{outcome} · {entry.end}", title_align="left", border_style=style)
         case Decision(text=text):
             return Text(f"↻ {visible(text)}", style="yellow")
@@ -309,75 +310,6 @@ def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:
     if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES or is_tagged:
         return Text(visible(text))
     return _Prose(visible(text), [visible(code) for code in left_out])
-
-
-def _bounded(output: str, whole: str | None = None) -> Text:
-    lines = visible(output).rstrip("\n").split("\n")
-    half = _OUTPUT_LINES // 2
-    if len(lines) > _OUTPUT_LINES + 1:
-        # The agent's own output may be incomplete already.
-        left_out = f"{len(lines) - 2 * half} lines are" if whole is None else "lines are"
-        lines = [*lines[:half], f"… {left_out} not shown …", *lines[-half:]]
-    if whole is not None:
-        lines.append(f"(more of the output is in {visible(_short(Path(whole)))})")
-    text = "\n".join(lines)
-    return Text(text) if text.strip() else Text("(no output)", style="dim")
-
-
-def _summary(record: RunRecord, *, with_answer: bool, is_open: bool) -> RenderableType:
-    usage = record.usage
-    tokens = [f"{usage['total_tokens']:,} ({usage['prompt_tokens']:,} in, {usage['completion_tokens']:,} out)"]
-    if len(record.usage_by_agent) > 1:
-        for agent, each in record.usage_by_agent.items():
-            cost = record.cost_by_agent.get(agent)
-            tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
-    stop_reason = None if record.stop_reason == AFTER_ONE_TURN else record.stop_reason
-    go_on = None
-    if record.run and record.outcome in GO_ON and not is_open:  # A chat that is open goes on with its next task.
-        larger, reached = "", record.reached  # The option that raises the limit at which it ended.
-        if reached is not None:
-            options = {"seconds": "--max-seconds", "tokens": "--max-tokens"} if reached.owner == RUN else {}
-            larger = options.get(reached.limit, "--budget")
-        elif record.outcome == UNFINISHED and is_at_its_turns(record.stop_reason):
-            larger = "--max-turns"
-        go_on = f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
-    runs_code = record.isolation != NO_CODE_IS_RUN
-    rows = {
-        "outcome": record.outcome,
-        "error": record.error,
-        "stopped": (record.why_unfinished or stop_reason) if record.error is None else None,
-        "gave up": record.why_failed,
-        "turns": f"{record.turns:,}" + (f", with {counted(record.attempts, 'run')} of code" if runs_code else ""),
-        "tokens": "\n".join(tokens) if usage["total_tokens"] else None,
-        "cost": None if record.cost is None else in_dollars(record.cost),
-        "time": f"{record.seconds:.1f} s",
-        "run": record.run,
-        "go on": go_on,
-        "files": linked(record.files, _short, "\n") if record.files else "none written" if runs_code else None,
-        "changes": None if record.reviewed is None else str(record.reviewed),
-        "network": network_words(record.network),
-    }
-    styles = {"outcome": "bold green" if record.succeeded else "bold red"}
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, value in rows.items():
-        if value:
-            words = Text(visible(value), style=styles.get(name, "")) if isinstance(value, str) else value
-            table.add_row(name, words)
-    if not record.succeeded or not record.answer or not with_answer:
-        return table
-    panels = [Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green")]
-    if output := output_beside(record.answer, record.output):
-        panels.append(Panel(_bounded(output), title="output", title_align="left", border_style="dim"))
-    return Group(*panels, table)
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def branch_tree(facts: Branches) -> Tree:

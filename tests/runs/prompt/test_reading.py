@@ -44,12 +44,12 @@ def test_a_paste_is_one_task_whatever_its_length(open_chat: Open) -> None:
     chat.paste("first\nsecond\nthird")
     chat.until_line("first\n  second\n  third")
     chat.type("Enter")
-    chat.until("no_code")
+    chat.until("no code ran")
     assert chat.tasks() == ["first\nsecond\nthird"]
     chat.paste("".join(f"line {number} of a long paste\n" for number in range(2_000)) + "its end")
     chat.until("its end")
     chat.type("Enter")
-    chat.until(lambda: chat.text.count("no_code") == 2)
+    chat.until(lambda: chat.text.count("no code ran") == 2)
     assert [task.splitlines()[-1] for task in chat.tasks()] == ["third", "… and 1,991 more lines"]
     assert json.loads(chat.history.read_text().splitlines()[-1]).endswith("line 1999 of a long paste\nits end")
 
@@ -59,9 +59,9 @@ def test_lines_history_and_what_is_not_kept(open_chat: Open) -> None:
     chat.type("one", "M-Enter", "two\\", "Enter", "three")
     chat.until_line("one\n  two\n  three")
     chat.type("Enter")
-    chat.until("no_code")
+    chat.until("no code ran")
     chat.type(" a secret", "Enter")
-    chat.until(lambda: chat.text.count("no_code") == 2)
+    chat.until(lambda: chat.text.count("no code ran") == 2)
     chat.type("exit", "Enter")
     chat.until("ended with")
     assert stat.S_IMODE(chat.history.stat().st_mode) == 0o600
@@ -70,7 +70,7 @@ def test_lines_history_and_what_is_not_kept(open_chat: Open) -> None:
     chat.type("Up", "Up")
     chat.until_line("one\n  two\n  three")
     chat.type("Home", "BSpace", "!", "Enter")
-    chat.until("no_code")
+    chat.until("no code ran")
     assert chat.tasks() == ["one\ntwo!three"]
 
 
@@ -113,7 +113,7 @@ def test_ctrl_d_leaves_only_from_an_empty_line_and_not_while_the_team_works(open
     chat.type("C-d")
     chat.until("The team works.")
     (chat.folder / "w" / "go").touch()
-    chat.until("outcome  ok")
+    chat.until("ok · 1 run of code")
     chat.type("text", "C-d")
     chat.until_line("text")
     chat.type("C-c", "C-d")
@@ -135,7 +135,7 @@ def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Ope
     assert "was allowed" not in chat.text.partition("[y/N/e]")[2]
     chat.type("y", "Enter")
     chat.until("│ was allowed")
-    chat.until(lambda: chat.text.count("\noutcome ") == 2)
+    chat.until(lambda: chat.text.count(" tokens · ") == 2)
     assert chat.tasks() == ["Begin.", "y"]
     assert chat.line.replace("\n  ", "") == "y" * typed
     chat.type("C-c", "Again.", "Enter")
@@ -157,7 +157,7 @@ def test_wide_and_right_to_left_text_and_a_smaller_terminal(open_chat: Open) -> 
     chat.type("B")
     chat.until(lambda: "AB数" in chat.text.replace("\n", ""))
     chat.type("Enter")
-    chat.until("no_code")
+    chat.until("no code ran")
     assert chat.text.count("> AB") == 1
 
 
@@ -182,7 +182,7 @@ def test_an_editor_changes_the_task(open_chat: Open, monkeypatch: pytest.MonkeyP
     chat.type("A task", "C-x", "C-e")
     chat.until("and more")
     chat.type("Enter")
-    chat.until("no_code")
+    chat.until("no code ran")
     assert chat.tasks() == ["A task\nand more"]
 
 
@@ -229,7 +229,7 @@ def test_what_models_and_code_say_cannot_control_the_terminal(open_chat: Open) -
     chat.until("^[[2Jpasted")
     assert chat.tmux("display-message", "-p", "#{pane_title}").strip() != "taken"
     (chat.folder / "w" / "go").touch()
-    chat.until("outcome  ok")
+    chat.until("ok · 1 run of code")
 
 
 STUBBORN = """\
