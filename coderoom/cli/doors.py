@@ -146,6 +146,9 @@ def serve(
         str | None,
         app.option("URL", "What links to files in answers begin with; by default, the host that a client names."),
     ] = None,
+    ask_clients: Annotated[
+        bool, typer.Option("--ask-clients", help="Ask clients, in the chat, what the team asks a person.")
+    ] = False,
     env_file: app.EnvFileOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
@@ -185,6 +188,7 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
         public_url=public_url,
+        asks_clients=ask_clients,
     )
     try_out(door)
     _serve(door, host, port, LinksGuard)

@@ -11,32 +11,28 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
-from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
-from coderoom._util.autogen import current_agent
 from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import encodable, misfits
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
+from coderoom.integrations.chat_turns import Turn, question_in
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.links import Links
 from coderoom.integrations.tool import missing
 from coderoom.models.budgets import Budget
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
-from coderoom.runs.story import USER, Story, Streamed
 from coderoom.runs.team_run import try_out
-from coderoom.steps import AskedAbout, StepObserver, observing
 
 try:
     from starlette.applications import Starlette
@@ -52,7 +48,11 @@ if TYPE_CHECKING:
 
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""
-_ABOUT: Final[dict[AskedAbout, str]] = {"code": "code", "call": "a call of a function", "changes": "changes of files"}
+_LATE: Final = "Your message came when the question was not asked any more, and was not taken as an answer."
+_GONE: Final = (
+    "This question is not asked any more, so this message was not taken as an answer: it was answered before, or its "
+    "conversation has ended, as it does after 30 minutes and with the server. Write what is to be done now."
+)
 _PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 30 * 60.0
@@ -102,8 +102,14 @@ class _Conversation:
     is_busy: bool = False
     is_new: bool = True
     digests: list[str] = field(default_factory=list)
+    turn: Turn | None = None
+    """What the team does at this moment, or was left with a question."""
+    asked: str = ""
+    """The key of the last question."""
 
     async def close(self) -> None:
+        if self.turn is not None:
+            await self.turn.end()
         await self.run.close()
         await asyncio.to_thread(remove_folder, self.folder)
 
@@ -124,6 +130,7 @@ class ChatServer:
         journal: Where the runs are kept; `None`: nowhere.
         requests_per_minute: The requests of each caller in a minute.
         concurrency: The answers to each caller at a time.
+        asks_clients: Whether clients are asked, in the chat, what the team asks a person.
         public_url: What links to files begin with; `None`: the host that a request names.
 
     Raises:
@@ -141,7 +148,9 @@ class ChatServer:
         requests_per_minute: int,
         concurrency: int,
         public_url: str | None = None,
+        asks_clients: bool = False,
     ) -> None:
+        self.asks_clients = asks_clients
         self._source = find_source(request.team)
         self._template = replace(request, team=self._source)
         self._budget = budget
@@ -285,6 +294,9 @@ class ChatServer:
         # What goes on from here a second time is another chat, or a branch of this one.
         self._continued.update(dict.fromkeys((digest for digest in digests if digest in self._continued), ""))
         found = next((self._conversations[each] for each in known if each in self._conversations), None)
+        asked = _asked_before(messages)
+        if asked and (found is None or (found.asked == asked and found.turn is None)):
+            raise _RefusedError(410, _GONE)
         if found is None:
             return await self._begin(caller, messages)
         found.is_busy = True
@@ -325,17 +337,6 @@ class ChatServer:
         conversation.digests.append(digest)
 
 
-class _Asked(StepObserver):
-    """Says what waits for an answer of whoever runs the server."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> None:
-        """Say so; others ask."""
-        self._say(f"{current_agent()}: whoever runs the server is asked about {_ABOUT[about]}.\n")
-
-
 class _Answer:
     """The answer to one request."""
 
@@ -344,42 +345,44 @@ class _Answer:
         self._base = base
         self._conversation = conversation
         self._question = question
-        run = conversation.run
-        task = run.prepared.record.task if conversation.is_new else question.messages[-1].text
-        self._record = run.record_of(task)
+        run, said, self._is_late = conversation.run, question.messages[-1].text, False
+        if conversation.turn is None:
+            record = run.record_of(run.prepared.record.task if conversation.is_new else said)
+            conversation.turn = Turn(run, record, asks_client=server.asks_clients)
+        else:
+            self._is_late = not conversation.turn.answer(_asked_before(question.messages), said)
+        self._turn = conversation.turn
+        self._turn.say = self._say
+        self._record = self._turn.record
+        self._asks = False
         self._tells_usage = question.stream_options is not None and question.stream_options.include_usage
         conversation.is_new = False
         self._said: asyncio.Queue[str | None] = asyncio.Queue()
-        self._story = Story()
         self.work = asyncio.ensure_future(self._work())
         self.work.add_done_callback(lambda _: self._said.put_nowait(None))
         self._facts = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": server.name}
-
-    def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        told = self._story.tell(message)
-        if told.source != USER and not isinstance(told, Streamed):
-            self._say(f"{told.source}: {told.text}\n")
 
     def _say(self, text: str) -> None:
         if self._question.stream:
             self._said.put_nowait(encodable(text))
 
     async def _work(self) -> str:
-        """Have the team answer, and return the answer. If this is cancelled, the team is."""
-        token, text = CancellationToken(), None
+        """Wait for what the team answers or asks, and return it. If this is cancelled, the team is."""
+        text = None
         try:
-            work = self._conversation.run.go_on(self._record, self._watch, close=False, token=token)
-            with observing(_Asked(self._say)):
-                running = asyncio.ensure_future(work)
             try:
-                await asyncio.shield(running)
+                asked = await self._turn.pause()
             except asyncio.CancelledError:
-                token.cancel()
-                await run_uncancellable(asyncio.wait((running,)))
+                await self._turn.end()
                 raise
-            text = encodable("\n\n".join(filter(None, [self._text(), await self._links()])))
+            self._asks = bool(asked)
+            parts = [asked] if asked else [self._text(), await self._links()]
+            text = encodable("\n\n".join(filter(None, [_LATE if self._is_late else "", *parts])))
             return text
         finally:
+            self._conversation.asked = self._turn.key
+            if self._turn.is_over:
+                self._conversation.turn = None
             self._server.end_answer(self._conversation, self._question, text)
 
     def _text(self) -> str:
@@ -389,7 +392,7 @@ class _Answer:
         if record.succeeded:
             return record.answer
         why = record.error or record.limit
-        return f"{record.answer}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+        return f"{record.last_words}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
 
     def _files(self) -> list[str]:
         folder = self._conversation.folder
@@ -404,6 +407,8 @@ class _Answer:
         )
 
     def _extra(self) -> dict[str, Any]:
+        if self._asks:
+            return {"question": self._turn.key, "run": self._record.run, "conversation": self._conversation.id}
         facts = self._record.to_json()
         kept = {name: facts[name] for name in _FACTS}
         return {**kept, "conversation": self._conversation.id, "files": list(map(encodable, self._files()))}
@@ -489,6 +494,11 @@ def _parts_of(file: BinaryIO) -> Iterator[bytes]:
 def _digest(caller: int, user: str | None, messages: Sequence[_Message]) -> str:
     said = [(message.role, message.text) for message in messages]
     return sha256(json.dumps([caller, user, said]).encode()).hexdigest()
+
+
+def _asked_before(messages: Sequence[_Message]) -> str:
+    """The key of the question to which the last message is the answer; empty if there was none."""
+    return question_in(messages[-2].text) if len(messages) > 1 and messages[-2].role == "assistant" else ""
 
 
 def _task(messages: Sequence[_Message]) -> str:

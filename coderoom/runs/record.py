@@ -247,8 +247,11 @@ class RunRecord:
     @property
     def answer(self) -> str:
         """What was said last, after the code ran, or else the output of the code; empty if the run failed."""
-        if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
-            return ""
+        return self.last_words if self.outcome in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED} else ""
+
+    @property
+    def last_words(self) -> str:
+        """As `answer`, and also of a run that failed."""
         last, chat = self._last_with(keys.OUTCOME), self._chat
         after = chat[chat.index(last) + 1 :] if last is not None else chat
         if isinstance(last, HandoffMessage) and not any(map(self._answer_in, after)):

@@ -56,12 +56,13 @@ def model(request: Request) -> Reply | Failure:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, respond: Any = model) -> Iterator[str]:
+def serving(folder: Path, *arguments: str, respond: Any = model, team: str = "code-act") -> Iterator[str]:
     """A server in a process of its own, and the URL of its API."""
     with OpenAIServer(respond=respond) as behind:
         env = {"CODEROOM_TOKEN": KEYS, "OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": behind.base_url}
-        env |= {"CODEROOM_MODEL": "gpt-4o-2024-08-06"}
-        command = [sys.executable, "-m", "coderoom", "serve", "code-act", "--port", "0", *arguments]
+        # AutoGen warns of each tool in a team file.
+        env |= {"CODEROOM_MODEL": "gpt-4o-2024-08-06", "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-m", "coderoom", "serve", team, "--port", "0", *arguments]
         with subprocess.Popen(command, cwd=folder, env=environment(env), stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:
@@ -131,6 +132,55 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
             assert opened.headers["content-disposition"] == "attachment"
         for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "none"):
             assert httpx.get(file.replace("1.txt", path), headers=headers).status_code == 404
+
+
+def pays(request: Request) -> Reply:
+    said = str(request.messages[-1]["content"])
+    if said == "Pay them.":
+        return Reply("```python\npay('Ann', 5)\npay('Bob', 6)\n```")
+    return Reply("Bob gets nothing." if "too much for Bob" in said else "Both are paid.")
+
+
+@pytest.mark.slow
+def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
+    payments = tmp_path / "payments.txt"
+    payments.touch()
+    how: Any = {"respond": pays, "team": str(ROOT / "examples/approved_calls_team.yaml")}
+    task = [{"role": "user", "content": "Pay them."}]
+
+    def said_in(client: openai.OpenAI, messages: list[Any], *, stream: bool = False) -> list[Any]:
+        """The conversation after its next answer."""
+        given = client.chat.completions.create(model="x", messages=messages, stream=stream)
+        pieces = [each.choices[0].delta for each in given] if stream else [given.choices[0].message]
+        return [*messages, {"role": "assistant", "content": "".join(each.content or "" for each in pieces)}]
+
+    def answered(conversation: list[Any], text: str) -> list[Any]:
+        return [*conversation, {"role": "user", "content": text}]
+
+    with serving(tmp_path, "--ask-clients", **how) as url, client_of(url) as client:
+        with ThreadPoolExecutor(2) as pool:  # Two chats with the same words.
+            one, other = pool.map(lambda stream: said_in(client, task, stream=stream), [False, True])
+        assert "pay('Ann', 5)" in one[1]["content"]
+        assert one != other
+        # Only an answer is one: neither other words, nor those of the code, nor a second answer to the same question.
+        again = said_in(client, answered(one, "Which ones? yes"))
+        assert again[-1]["content"].startswith("That was neither a yes nor a no")
+        with pytest.raises(openai.APIStatusError, match="not asked any more") as caught:
+            said_in(client, answered(one, "yes"))
+        assert caught.value.status_code == 410
+        assert payments.read_text() == ""
+        bob = said_in(client, answered(again, "yes"), stream=True)
+        assert "pay('Bob', 6)" in bob[-1]["content"]
+        assert payments.read_text() == "5 to Ann\n"
+        assert "Bob gets nothing." in said_in(client, answered(bob, "no: too much for Bob"))[-1]["content"]
+        assert payments.read_text() == "5 to Ann\n"
+        said_in(client, answered(other, "always"))
+        assert payments.read_text() == "5 to Ann\n5 to Ann\n6 to Bob\n"
+        left = said_in(client, task)
+    with serving(tmp_path, "--ask-clients", **how) as url, client_of(url) as client:
+        with pytest.raises(openai.APIStatusError, match="with the server"):
+            said_in(client, answered(left, "yes"))
+        assert payments.read_text().count("Ann") == 2
 
 
 @pytest.mark.slow

@@ -1,0 +1,119 @@
+"""What a team does for one message of a chat, over as many answers as it has questions. Used by `chat_completions`.
+
+A client of OpenAI's protocol can only send messages. So a question to it is an answer, and what it sends next is the
+answer to the question: the last message of a user, in the conversation whose last answer is the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from autogen_core import CancellationToken
+
+from coderoom._util.autogen import current_agent
+from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom.approval.human import instead_of_terminal
+from coderoom.runs import Run, RunRecord
+from coderoom.runs.story import USER, Story, Streamed
+from coderoom.steps import AskedAbout, StepObserver, observing
+
+_ABOUT: Final[dict[AskedAbout, str]] = {"code": "code", "call": "a call of a function", "changes": "changes of files"}
+_END: Final = "(Question {key}: your next message here is the answer.)"
+_ENDS: Final = re.compile(r"\(Question ([0-9a-f]{16}): your next message here is the answer\.\)\s*\Z")
+
+
+def question_in(answer: str) -> str:
+    """The key of the question that an answer of the server is; empty if it is none."""
+    found = _ENDS.search(answer)
+    return found[1] if found else ""
+
+
+class Turn(StepObserver):
+    """The team at work on a message, which goes on while nobody listens.
+
+    Args:
+        run: The run of the conversation.
+        record: The record of the task.
+        asks_client: Whether the client is asked what the team would ask at a terminal.
+
+    Attributes:
+        record: The record of the task.
+        say: Called with what the team says.
+        key: The key of the last question; empty if there was none.
+    """
+
+    def __init__(self, run: Run, record: RunRecord, *, asks_client: bool) -> None:
+        self.record = record
+        self.say: Callable[[str], None] = lambda text: None
+        self.key = ""
+        self._asks_client = asks_client
+        self._question = ""
+        self._answer: asyncio.Future[str] | None = None
+        self._asked = asyncio.Event()
+        self._token = CancellationToken()
+        self._story = Story()
+        self._task = asyncio.ensure_future(self._work(run))
+        self._task.add_done_callback(retrieve_exception)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the team has ended."""
+        return self._task.done()
+
+    async def pause(self) -> str:
+        """Wait for a question, and return it; empty: the team has ended. Raises what the run has raised."""
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait((self._task, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+        if self._task.done():
+            self._task.result()
+            return ""
+        return self._question
+
+    def answer(self, key: str, text: str) -> bool:
+        """Answer the question of this key; return whether it is still asked."""
+        if key != self.key or self._answer is None or self._answer.done():
+            return False
+        self._asked.clear()
+        self._answer.set_result(text)
+        return True
+
+    async def end(self) -> None:
+        """End the team's work."""
+        self._token.cancel()
+        await run_uncancellable(asyncio.wait((self._task,)))
+
+    async def _work(self, run: Run) -> None:
+        if self._asks_client:
+            instead_of_terminal.set(self._ask)  # In the context of this task.
+        with observing(self):
+            await run.go_on(self.record, self._watch, close=False, token=self._token)
+
+    async def _ask(self, question: str, token: CancellationToken | None) -> str:
+        """Ask the client; others who would ask wait for their turn."""
+        self.key = secrets.token_hex(8)  # So that no other chat with the same words is meant.
+        self._question = f"{question.strip()}\n\n{_END.format(key=self.key)}"
+        self._answer = asyncio.get_running_loop().create_future()
+        self._asked.set()
+        try:
+            return await self._answer
+        finally:
+            self._asked.clear()
+            self._answer = None
+
+    async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> None:
+        """Say that whoever runs the server is asked; others ask."""
+        if not self._asks_client:
+            self.say(f"{current_agent()}: whoever runs the server is asked about {_ABOUT[about]}.\n")
+
+    def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        told = self._story.tell(message)
+        if told.source != USER and not isinstance(told, Streamed):
+            self.say(f"{told.source}: {told.text}\n")
