@@ -42,7 +42,7 @@ from coderoom.steps import cell
 
 _NEXT: Final = "_next_statement"
 _FOLLOW: Final = CodeBlock(
-    code=f"__import__('coderoom_guest.statements', fromlist=['follow']).follow({_NEXT})", language="python"
+    code=f"__import__('coderoom_guest.statements', fromlist=['follow']).follow({_NEXT!r})", language="python"
 )
 _CLOSING: Final = {"fence": "\n```\n", "execute": "\n</execute>\n"}
 _LONGEST: Final = 100_000

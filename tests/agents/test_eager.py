@@ -197,6 +197,7 @@ def at_the_end(code, begin, filename):
 
 room._run = at_the_end
 """
+GET = "import coderoom_guest.statements as statements\n(get,) = statements._known.values()\n"
 
 
 @pytest.mark.parametrize(
@@ -204,10 +205,17 @@ room._run = at_the_end
     [
         (f"{HOOK}x = 1\nprint(x)\n", None, ""),
         ("print(order('apple'))\nx = 1\nx = = 2", [], "SyntaxError"),
-        ("print(order('apple'))\n_next_statement('no code')\nx = 1\nprint(x)", ["apple"], "apple is ordered\n1\n"),
-        ("x = 1\nprint(x)\n_next_statement()\n_next_statement()", [], "there is no further code"),
+        (f"{GET}print(order('apple'))\nget('no code')\nx = 1\nprint(x)", ["apple"], "apple is ordered\n1\n"),
+        (f"{GET}x = 1\nprint(x)\nget()\nget()", [], "there is no further code"),
+        ("print([each for each in globals() if 'next' in each])\nprint(order('apple'))", ["apple"], "[]\napple"),
     ],
-    ids=["the last breath of what is taken back", "no code together", "it says it is no code", "it waits for ever"],
+    ids=[
+        "the last breath of what is taken back",
+        "no code together",
+        "it says it is no code",
+        "it waits for ever",
+        "it looks for it",
+    ],
 )
 async def test_code_cannot_make_its_calls_early_or_twice(
     actor: MakeActor, code: str, calls: list[str] | None, printed: str

@@ -150,7 +150,7 @@ def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
 
     def said_in(client: openai.OpenAI, messages: list[Any], *, stream: bool = False) -> list[Any]:
         """The conversation after its next answer."""
-        given = client.chat.completions.create(model="x", messages=messages, stream=stream)
+        given: Any = client.chat.completions.create(model="x", messages=messages, stream=stream)
         pieces = [each.choices[0].delta for each in given] if stream else [given.choices[0].message]
         return [*messages, {"role": "assistant", "content": "".join(each.content or "" for each in pieces)}]
 
