@@ -147,7 +147,7 @@ async def execute_code(
         SandboxUnavailable: The sandbox broke, or no wall works; then no request goes to a model.
         asyncio.CancelledError: The call was cancelled; nothing keeps running.
     """
-    _check(prompt, timeout, max_output, max_retries, sandbox)
+    _check(prompt, timeout, max_output, max_retries, sandbox, skills)
     token = CancellationToken() if cancellation_token is None else cancellation_token
     chosen = default_model() if model is None else model
     client = resolve_model(chosen)
@@ -164,7 +164,7 @@ async def execute_code(
             await client.close()
 
 
-def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox: Any) -> None:
+def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox: Any, skills: Any) -> None:
     if not isinstance(prompt, str) or not prompt.strip():
         raise RequestError(f"The prompt {prompt!r} is not a question; write what the code must find out.")
     if type(timeout) not in (int, float) or not 0 < timeout <= _LONGEST_TIMEOUT:
@@ -175,6 +175,8 @@ def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox
         raise RequestError(f"max_retries={max_retries!r} must be a whole number, 0 or more.")
     if sandbox is not None and not isinstance(sandbox, Sandbox):
         raise RequestError(f"sandbox={sandbox!r} is not a coderoom.sandbox.Sandbox; create one, or leave it out.")
+    if isinstance(skills, str | Path) and not Path(skills).expanduser().is_dir():
+        raise RequestError(f"skills={str(skills)!r} is not a folder; name one that an agent has saved skills in.")
 
 
 @dataclass

@@ -76,4 +76,9 @@ async def test_a_skill_that_does_not_exist_or_is_refused_is_told_to_the_model(fo
 async def test_the_folder_must_be_out_of_reach(tmp_path: Path) -> None:
     async with Sandbox(workspace=tmp_path) as sandbox:
         with pytest.raises(RequestError, match="could change skills without"):
-            await execute_code("?", model=ReplayModel([]), sandbox=sandbox, skills=tmp_path / "skills")
+            await execute_code("?", model=ReplayModel([]), sandbox=sandbox, skills=tmp_path)
+
+
+async def test_a_folder_that_is_not_there_is_refused_before_a_model_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"skills='.*skils' is not a folder"):
+        await execute_code("?", model=ReplayModel([]), skills=tmp_path / "skils")

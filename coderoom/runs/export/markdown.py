@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from coderoom._util.text import code_span, visible
-from coderoom.runs.export.parts import COMMONMARK, LONGEST_PROSE, PICTURES, Part, Ran, Said
+from coderoom.runs.export.parts import PICTURES, Part, Ran, Said
+from coderoom.runs.prose import COMMONMARK, LONGEST_PROSE
 
 Content = Callable[[Mapping[str, Any]], bytes]
 """Gives the content of a file that a run made; nothing if the journal has none."""

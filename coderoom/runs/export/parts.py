@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from markdown_it import MarkdownIt
-
 from coderoom._util.text import in_dollars, visible
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import EVENT, RunEntry, Step, without_files
+from coderoom.runs.prose import without_code
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
@@ -35,8 +33,6 @@ from coderoom.runs.story import (
 from coderoom.steps import CODE, MODEL
 
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-LONGEST_PROSE: Final = 200_000
-COMMONMARK: Final = MarkdownIt("commonmark")
 _LONGEST_TITLE: Final = 100
 
 
@@ -108,7 +104,7 @@ def parts_of(entry: RunEntry, steps: Sequence[Step]) -> list[Part]:
     for part in _told(steps):
         last = parts[-1] if parts else None
         if isinstance(part, Ran) and isinstance(last, Said) and last.is_prose:  # Who wrote the code is another agent.
-            parts[-1] = replace(last, text=_without_code(last.text, [code for _, code in part.blocks]))
+            parts[-1] = replace(last, text=without_code(last.text, [code for _, code in part.blocks])[0])
         if isinstance(part, Ran) or part.is_prose:
             parts.append(part)
         elif isinstance(last, Said) and not last.is_prose and last.source == part.source:
@@ -163,7 +159,7 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
                 step = given[number]
                 yield ran_in(step, f"{told.source}: {told.text}", step.result["output"], step.result["outcome"])
             case Code(blocks=blocks):
-                yield Said(told.source, _without_code(told.text, [each.code for each in blocks]), is_prose=True)
+                yield Said(told.source, without_code(told.text, [each.code for each in blocks])[0], is_prose=True)
             case Decision(again=again, reason=reason):
                 yield Said(told.source, f"{'Another attempt' if again else 'No further attempt'}: {reason}")
             case Verdict(approved=approved):
@@ -196,16 +192,6 @@ def _given(steps: Sequence[Step]) -> dict[int, Step]:
         elif step.kind == CODE and asked:
             given[asked], asked = step, 0
     return given
-
-
-def _without_code(text: str, left_out: Sequence[str]) -> str:
-    """A text without the fenced blocks that have this code."""
-    code = {each.strip() for each in left_out}
-    lines: list[str | None] = list(re.split("\r\n|\r|\n", text))
-    for token in COMMONMARK.parse(text) if len(text) <= LONGEST_PROSE else ():
-        if token.type == "fence" and token.level == 0 and token.map and token.content.strip() in code:
-            lines[slice(*token.map)] = [None] * (token.map[1] - token.map[0])
-    return "\n".join(line for line in lines if line is not None).strip()
 
 
 def _solution(entry: RunEntry, steps: Sequence[Step]) -> list[Ran]:

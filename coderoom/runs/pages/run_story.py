@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.pages.frame import Parts, badge, code_html, folded_html, prose_html, text_html
 from coderoom.runs.pages.run_files import file_html
+from coderoom.runs.prose import without_code
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
@@ -48,7 +48,6 @@ _OPEN_LINES: Final = 40
 """A difference with so many lines is open, if most of the code is as before."""
 _MOST_HIGHLIGHTED: Final = 20_000
 """Words of code in a page that are highlighted: each is an element, and a browser must keep them all."""
-_END: Final = re.compile(r"\s*\n(`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ class StoryHtml:
 
     def _attempt(self, told: Code) -> str:
         code = "\n\n".join(block.code for block in told.blocks)
-        words, is_without = _without_blocks(told.text, [block.code for block in told.blocks])
+        words, is_without = without_code(told.text, [block.code for block in told.blocks])
         around = (
             prose_html(words) if is_without else f"<details><summary>reply</summary>{prose_html(told.text)}</details>"
         )
@@ -330,19 +329,6 @@ def _name_of(told: Entry) -> str:
         case Decision():
             return f"{told.source}, decision"
     return "task" if told.source == USER else told.source
-
-
-def _without_blocks(text: str, codes: Sequence[str]) -> tuple[str, bool]:
-    """A reply without the code that is shown beside it, and whether all of that was found between fences."""
-    for code in (each.strip("\n") for each in codes):
-        at = text.find(f"\n{code}\n") + 1
-        begin = text.rfind("\n", 0, max(at - 1, 0)) + 1
-        fence = text[begin:at][: 3 + len(text[begin + 3 : at]) - len(text[begin + 3 : at].lstrip("`~"))]
-        ended = _END.match(text, at + len(code))
-        if not at or fence[:3] not in ("```", "~~~") or not ended or ended[1] != fence:
-            return text, False
-        text = text[:begin] + text[ended.end() :]
-    return text, True
 
 
 def _changed(sign: str, lines: Iterable[str]) -> str:
