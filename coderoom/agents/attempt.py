@@ -35,7 +35,7 @@ class Attempt(ExecutionResult):
         edited: Whether a person has edited the code before it ran.
         incomplete: Whether it succeeded but for the code that is missing.
         undone: Whether the files were restored after it.
-        not_undone: Those of its calls that have an effect still; `None`: all of them.
+        not_undone: The calls of failed code that have an effect still; `None`: all of its own, if it has failed.
         stopped_by_check: Whether nothing was run, since a check before has found errors; `output` has them.
     """
 
@@ -93,19 +93,24 @@ class Attempt(ExecutionResult):
         parts = [self._result_in_words(), *self.selection.notes]
         if self.edited:
             parts.insert(0, "\n\n".join([EDITED, *self.fenced()]))
-        calls = self.calls if self.not_undone is None else self.not_undone
-        if calls and self.outcome is not Outcome.OK:
-            parts.append(calls_made(calls))
-        elif self.outcome is Outcome.OK:
-            parts += self.edited_calls()
+        parts += self.edited_calls()
+        if self.calls_left and self.outcome is not Outcome.OK:
+            parts.append(calls_made(self.calls_left))
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
         if made:
             parts.append(f"Files made or changed: {', '.join(made)}")
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
 
+    @property
+    def calls_left(self) -> tuple[FunctionCall, ...]:
+        """The calls that code which failed has made, and that are not undone."""
+        if self.not_undone is not None:
+            return self.not_undone
+        return () if self.outcome is Outcome.OK else tuple(self.calls)
+
     def edited_calls(self) -> list[str]:
-        """A text on the calls that were made with other arguments than the code gave, if there are some."""
-        edited = [call for call in self.calls if call.edited]
+        """A text on the calls with other arguments than the code gave, if it worked and there are some."""
+        edited = [call for call in self.calls if call.edited and self.outcome is Outcome.OK]
         return [_listed("These calls were made with other arguments than the code gave:", edited)] if edited else []
 
     def _result_in_words(self) -> str:
@@ -145,6 +150,13 @@ def refused(number: int, selection: Selection, reason: str, *, is_final: bool = 
 def calls_made(calls: Sequence[FunctionCall]) -> str:
     """Describe function calls, which cannot be undone, for a model."""
     return _listed("These calls of functions were made before that, and are not undone:", calls)
+
+
+def calls_of_failures(calls: Sequence[FunctionCall]) -> list[str]:
+    """Describe the function calls of failed code that are not undone, for other agents; empty if there are none."""
+    return (
+        [_listed("Code that failed has made these calls of functions, which are not undone:", calls)] if calls else []
+    )
 
 
 def _listed(title: str, calls: Sequence[FunctionCall]) -> str:
@@ -189,6 +201,11 @@ class Turn:
     def number(self) -> int:
         """The number of the next attempt, from 1."""
         return len(self.attempts) + 1
+
+    @property
+    def whole(self) -> Attempt | None:
+        """The last attempt, which stands for the turn; `None` if there is none."""
+        return self.attempts[-1] if self.attempts else None
 
     @property
     def was_refused(self) -> bool:
@@ -244,12 +261,13 @@ class LimitedTurn(Turn):
 
     @property
     def whole(self) -> Attempt | None:
-        """The last attempt, with all existing files that the turn has created or changed."""
+        """The last attempt, with all existing files that the turn has made or changed, and all calls that are left."""
         if not self.attempts:
             return None
         found = {item.name: item for attempt in self.attempts for item in attempt.artifacts if not attempt.undone}
         there = tuple(item for item in found.values() if item.path is None or item.path.exists())
-        return replace(self.attempts[-1], artifacts=there)
+        left = tuple(call for attempt in self.attempts for call in attempt.calls_left)
+        return replace(self.attempts[-1], artifacts=there, not_undone=left)
 
     @property
     def stop_reason(self) -> StopReason | None:

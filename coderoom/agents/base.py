@@ -263,7 +263,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         await self._model_context.add_message(FunctionExecutionResultMessage(content=results))
         await self.say(ToolCallRequestEvent(content=calls, source=self.name, models_usage=usage))
         await self.say(ToolCallExecutionEvent(content=results, source=self.name))
-        chosen, last = self._targets[calls[0].name], turn.attempts[-1] if turn.attempts else None
+        chosen, last = self._targets[calls[0].name], turn.whole
         return HandoffMessage(
             content=chosen.message,
             target=chosen.target,

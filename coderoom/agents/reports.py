@@ -18,7 +18,7 @@ from autogen_core.models import (
 
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import EDITED, MOST_CALLS, Attempt
+from coderoom.agents.attempt import EDITED, MOST_CALLS, Attempt, calls_of_failures
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
 
@@ -41,7 +41,8 @@ def report(summary: str, attempt: Attempt) -> str:
         parts += ["What was found:" if attempt.stopped_by_check else "Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
         parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
-    return "\n\n".join([*parts, *attempt.edited_calls(), *attempt.selection.notes])
+    about_calls = [*attempt.edited_calls(), *calls_of_failures(attempt.calls_left)]
+    return "\n\n".join([*parts, *about_calls, *attempt.selection.notes])
 
 
 def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:

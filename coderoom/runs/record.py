@@ -164,6 +164,8 @@ class RunRecord:
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")
+        elif isinstance(message, BaseChatMessage):  # A turn has ended.
+            self.activity = ""
         return message
 
     def begin(self, agent: str, activity: str) -> None:

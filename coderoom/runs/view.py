@@ -255,7 +255,7 @@ class RunView:
         record = self._record
         if record is None:
             return ""
-        facts = [f"{monotonic() - record.since:.0f} s", f"turn {record.turns + 1}"]
+        facts = [f"{monotonic() - record.since:.0f} s", f"turn {max(record.turns + bool(record.activity), 1)}"]
         if tokens := record.usage["total_tokens"]:
             facts.append(f"{tokens:,} tokens")
         waiting = Text(f"{visible(record.activity or record.team)} · {' · '.join(facts)}", style="dim")

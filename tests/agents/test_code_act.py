@@ -207,13 +207,14 @@ async def test_code_calls_functions_of_the_host(actor: MakeActor) -> None:
 async def test_after_a_failure_the_model_is_told_which_calls_were_made(actor: MakeActor) -> None:
     shop = Shop()
     client = Client(python("await order('pear', 2)\nprice('plum')"), python("price('pear')"), "Done.")
-    await turn(actor(client, tools=shop.functions), TASK)
+    answer = (await turn(actor(client, tools=shop.functions), TASK)).chat_message.to_text()
     told = client.calls[1].texts[-1]
     assert "- order(item='pear', number=2): ok\n" in told
     assert "- price(item='plum'): error" in told
     assert "not undone" in told
-    # After a success there is nothing to tell.
+    # After a success there is nothing to tell the model, but other agents have not been told.
     assert client.calls[2].texts[-1] == "0.75\n"
+    assert "not undone:\n- order(item='pear', number=2): ok\n" in answer
 
 
 async def test_two_functions_of_one_name_are_refused(actor: MakeActor) -> None:

@@ -144,7 +144,8 @@ class Prompt:
             return
         self._queue.append(task)
         self._changed.set()
-        self.redraw()
+        if not self._is_reading:  # Else it is taken at once.
+            self.redraw()
 
     def take_back(self) -> None:
         """Put the tasks that wait into the line again, to be changed, sent or cleared."""
