@@ -229,10 +229,19 @@ class Parts:
             self._full.append(self._versioned())
             self._last = []
 
-    def html(self, have: Container[str] = ()) -> str:
-        """All parts; those are empty whose versions the browser has already."""
+    def html(self, have: Container[str] = (), *, packed: bool = False) -> str:
+        """All parts; those are empty whose versions the browser has already.
+
+        Packed ones are for a page that is sent as a whole: a browser with scripts takes them as text, until they are
+        near.
+        """
         parts = [*self._full, self._versioned()] if self._last else self._full
-        return "".join(_part(*part, have, self._tag, self._style) for part in parts)
+        if packed:
+            style = f"{self._style} packed"
+            parts = [(place, version, f"<noscript>{body}</noscript>") for place, version, body in parts]
+        else:
+            style = self._style
+        return "".join(_part(*part, have, self._tag, style) for part in parts)
 
     def _versioned(self) -> tuple[str, str, str]:
         return _versioned(f"{self._name}-{len(self._full) + 1}", "".join(self._last))

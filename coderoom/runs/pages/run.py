@@ -43,6 +43,8 @@ _MOST_PRINTED: Final = 12
 """Lines of output under the answer that are not folded."""
 _MANY: Final = 300
 """With more entries, those that are not seen are not rendered, which a picture of the whole page would show."""
+_VERY_MANY: Final = 2_000
+"""With more entries, a browser with scripts keeps those that are far away as text."""
 _BUTTONS: Final = (
     '<p class="scripted"><button type="button" data-keys>Keys <kbd>?</kbd></button> '
     '<button type="button" data-numbers aria-pressed="false">Line numbers</button></p>'
@@ -91,19 +93,20 @@ def run_page(
     told = told or ToldRun(entry, live=live)
     told.catch_up(journal, entry)
     story, steps = told.story, told.steps
+    is_long, is_vast = len(story.shown) > _MANY, len(story.shown) > _VERY_MANY
     sections = {
         "Time": time_html(steps, entry, story.shown),
         "Usage": usage_html(steps, story.places),
-        "Requests": told.requests.html(have),
+        "Requests": told.requests.html(have, packed=is_vast and is_whole),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
     outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more], have)}"
     parts = "".join(part_html(f"part-{name.lower()}", section, have) for name, section in sections.items() if section)
     body = (
-        f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
+        f'<div class="run{" long" * is_long}{" vast" * is_vast}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
         f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, told, live=live)}'
-        f"{story.html(have)}{parts}</div></div>"
+        f"{story.html(have, packed=is_vast and is_whole)}{parts}</div></div>"
     )
     if live:
         body = polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND)
@@ -178,7 +181,7 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
         "id": f"<code>{text_html(entry.id)}</code>",
         "save as": _exports(entry) if live else "",
     }
-    return f'<header class="head">{"".join(parts)}{facts_html(grid)}</header>'
+    return f'<header class="head" id="head">{"".join(parts)}{facts_html(grid)}</header>'
 
 
 def _heading(entry: RunEntry) -> str:

@@ -61,15 +61,16 @@ class RequestsHtml:
                 f"{inner}</details></li>"
             )
 
-    def html(self, have: Container[str] = ()) -> str:
-        """The section; `have` are the versions of the parts that the browser has already."""
+    def html(self, have: Container[str] = (), *, packed: bool = False) -> str:
+        """The section. The arguments are those of the `html` of `Parts`."""
         if self._parts is None:
             return ""
         note = (
             f'<p class="notice">This page has no more room for {self._left_out:,} requests; '
             f"<code>coderoom runs show {escape(self._entry.id)} --json</code> has them.</p>"
         )
-        return section_html("requests", "Requests to models", note * bool(self._left_out) + self._parts.html(have))
+        parts = self._parts.html(have, packed=packed)
+        return section_html("requests", "Requests to models", note * bool(self._left_out) + parts)
 
 
 def request_html(journal: Journal, entry: RunEntry, number: str) -> str:

@@ -113,9 +113,9 @@ class StoryHtml:
             self._add(told)
         self.shown.sort()
 
-    def html(self, have: Container[str] = ()) -> str:
-        """The story; `have` are the versions of the parts that the browser has already."""
-        return "".join(f"{turn.head}{turn.parts.html(have)}</section>" for turn in self._turns)
+    def html(self, have: Container[str] = (), *, packed: bool = False) -> str:
+        """The story. The arguments are those of the `html` of `Parts`."""
+        return "".join(f"{turn.head}{turn.parts.html(have, packed=packed)}</section>" for turn in self._turns)
 
     # --- Turns ---
 

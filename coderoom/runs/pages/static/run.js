@@ -3,13 +3,20 @@ document.documentElement.classList.add("with-scripts");
 const one = selector => document.querySelector(selector);
 // Not `checkVisibility` or places: a browser would render all that is far away.
 const entries = () => [...document.querySelectorAll(".entry")].filter(each => !each.closest("details:not([open])"));
+function element(id) {  // Also one in what is packed.
+  for (const part of document.getElementById(id) ? [] : document.querySelectorAll(".packed")) {
+    if (part.textContent.includes(`id="${id}"`)) unpack(part);
+    if (document.getElementById(id)) break;
+  }
+  return document.getElementById(id);
+}
 
 function opened(element) {  // Open all that an element is in.
   for (let each = element?.closest("details"); each; each = each.parentElement.closest("details")) each.open = true;
   return element;
 }
 function follow() {
-  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = location.hash.length > 1 && element(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
   if (target.matches("details")) target.open = true;
   opened(target).scrollIntoView({block: "start", behavior: "instant"});
@@ -18,14 +25,15 @@ function follow() {
 }
 addEventListener("hashchange", follow);
 if (innerWidth >= 1000) one(".outline").open = true;
-follow();
 
 // Entries
 function step(by) {
-  const all = entries(), at = all.indexOf(document.activeElement.closest(".entry"));
+  const here = document.activeElement.closest(".entry"), parts = [...document.querySelectorAll(".turn > .part")];
+  const part = here?.closest(".part") ?? parts.find(each => each.getBoundingClientRect().bottom > 60), place = parts.indexOf(part);
+  parts.slice(Math.max(0, place - 1), place + 2).forEach(unpack);
+  const all = entries(), at = all.indexOf(here);
   let next = at + by;
   if (at < 0) {
-    const part = [...document.querySelectorAll(".turn > .part")].find(each => each.getBoundingClientRect().bottom > 60);
     next = all.findIndex(each => part?.contains(each) && each.getBoundingClientRect().top > 60);
     if (by < 0) next = (next < 0 ? all.length : next) - 1;
   }
@@ -61,17 +69,31 @@ function ranges(entry, words) {
   }
   return all;
 }
+const known = new WeakMap(), signs = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&nbsp;": "\xa0", "&amp;": "&"};
+function textsOf(part) {  // Ids and texts of what can be found; what is in another entry is its own.
+  if (!part.matches(".packed")) return [...part.querySelectorAll(".entry, .request")].map(each => [each.id,
+    [...each.querySelectorAll(".entry")].reduce((text, inner) => text.replace(inner.textContent, ""), each.textContent).toLowerCase()]);
+  if (!known.has(part)) {
+    const pieces = part.textContent.split(/<(?:article|details class="request") id="([^"]*)"/).slice(1), all = [];
+    for (let at = 0; at < pieces.length; at += 2) {
+      const text = `<${pieces[at + 1]}`.replace(/<(?:"[^"]*"|[^>"])*>/g, "").replace(/&[a-z0-9#]+;/g, sign => signs[sign] ?? sign);
+      all.push([pieces[at], text.toLowerCase()]);
+    }
+    known.set(part, all);
+  }
+  return known.get(part);
+}
 function find() {
-  const words = one("#find").value.toLowerCase();
-  found = words ? [...document.querySelectorAll(".head, .entry, .request")].filter(each =>
-    each.textContent.toLowerCase().includes(words) && ![...each.querySelectorAll(".entry")].some(inner => inner.textContent.toLowerCase().includes(words))) : [];
+  const words = one("#find").value.toLowerCase(), head = ["head", one("#head").textContent.toLowerCase()];
+  const all = words ? [head, ...[...document.querySelectorAll(".turn > .part, .requests")].flatMap(textsOf)] : [];
+  found = all.filter(([, text]) => text.includes(words)).map(([id]) => id);
   current = -1;
   if (found.length) show(1); else { marks?.clear(); one(".find output").value = words ? "nothing found" : ""; }
 }
 function show(by) {
   if (!found.length) return;
   current = (current + by + found.length) % found.length;
-  const target = found[current], words = one("#find").value.toLowerCase(), places = ranges(target, words);
+  const target = element(found[current]), words = one("#find").value.toLowerCase(), places = ranges(target, words);
   if (target.matches("details")) target.open = true;
   places.forEach(each => opened(each.startContainer.parentElement));
   opened(target);
@@ -83,7 +105,7 @@ function show(by) {
 function closeFind() {
   one(".find").hidden = true;
   marks?.clear();
-  found[current]?.focus({preventScroll: true});
+  if (found[current]) element(found[current]).focus({preventScroll: true});
 }
 one("#find").addEventListener("input", find);
 one(".find").addEventListener("submit", event => { event.preventDefault(); show(1); });
@@ -113,6 +135,8 @@ document.addEventListener("keydown", event => {
   if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
 });
 document.addEventListener("click", async event => {
+  const link = event.target.closest('a[href^="#"]');
+  if (link) element(decodeURIComponent(link.getAttribute("href").slice(1)));
   const button = event.target.closest("button");
   if (!button) return;
   if (button.matches(".copy")) {
@@ -167,23 +191,37 @@ document.addEventListener("pointermove", event => { if (drag) drag.view.scrollLe
 document.addEventListener("pointerup", () => { drag = null; });
 document.addEventListener("dragstart", event => { if (event.target.closest?.("#time-window")) event.preventDefault(); });
 
-// What is far away gives back the memory of its layout: a browser keeps it for all that was ever seen.
-const far = new IntersectionObserver(changes => {
-  const gone = [];
-  for (const {target, isIntersecting, boundingClientRect} of changes) {
-    if (isIntersecting) target.wasSeen = true;
-    else if (target.wasSeen && !target.contains(document.activeElement)) gone.push([target, boundingClientRect.height]);
-  }
-  for (const [part, height] of gone) {
-    part.wasSeen = false;
-    part.style.containIntrinsicBlockSize = `auto ${height}px`;
-    part.style.display = "none";
-  }
-  if (gone.length) getComputedStyle(gone[0][0]).display;  // Which drops the layout, and lays nothing out.
-  for (const [part] of gone) part.style.display = "";
+// Of a very long run, what is far away is text (`packed` in frame.py): as elements it needs twenty times as much.
+function unpack(part) {
+  if (!part.matches(".packed")) return;
+  part.innerHTML = part.textContent;  // It has a <noscript>, in which all is text.
+  part.classList.remove("packed");
+  part.style.minHeight = "";
+  near.unobserve(part);
+  near.observe(part);  // Which tells whether it is near.
+  globalThis.htmx?.process(part);
+  number();
+}
+function pack(part, height) {
+  const selected = getSelection();
+  if (part.matches(".packed") || part.contains(document.activeElement) || !selected.isCollapsed && selected.containsNode(part, true)) return;
+  part.style.minHeight = `${height}px`;
+  for (const each of part.querySelectorAll("pre")) if (each.textContent.startsWith("\n")) each.prepend("\n");  // HTML drops one.
+  const text = document.createElement("noscript");
+  text.textContent = part.innerHTML;
+  part.replaceChildren(text);
+  part.classList.add("packed");
+  known.delete(part);
+}
+const near = new IntersectionObserver(changes => {
+  for (const {target, isIntersecting, boundingClientRect} of changes)
+    if (isIntersecting) unpack(target); else pack(target, boundingClientRect.height);
 }, {rootMargin: "3000px"});
-const watchParts = () => document.querySelectorAll(".long .turn > .part").forEach(each => far.observe(each));
+const watchParts = () => document.querySelectorAll(".vast :is(.turn > .part, .requests)").forEach(each => near.observe(each));
 watchParts();
+addEventListener("beforeprint", () => { document.querySelectorAll(".packed").forEach(unpack); near.disconnect(); });
+addEventListener("afterprint", watchParts);
+follow();
 
 // What is new takes its place; what is the same is left alone, with what was opened, sorted or asked for in it.
 if (globalThis.Idiomorph) {
