@@ -407,6 +407,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
     async def _twin(self, variation: Variation, runner: BranchRunner) -> Self:
         made = await super()._twin(variation, runner)
         made._session = self._session.branch(runner, runner.name)
+        made._types = self._types and self._types.copy()
         return made
 
     async def _step_in_branches(self, turn: LimitedTurn) -> None:

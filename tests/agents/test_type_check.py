@@ -67,6 +67,12 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
     assert "Function `twicee` is not defined" in fifth
 
 
+async def test_branches_are_checked_too(actor: MakeActor) -> None:
+    replies = [python("n = 1\n1 / 0"), python("n = 2\nadd(n)"), python("print(add(n, 41))"), "It is 42."]
+    items = await stream(actor(Client(*replies), tools=[add], check_types=True, branches=2), TASK)
+    assert outputs(items)[-1] == "42\n"
+
+
 @pytest.mark.slow
 async def test_a_resumed_run_does_not_check_again(tmp_path: Path) -> None:
     replies = [python("def f(x):\n    return x"), python("f()"), python("print(f(6 * 7))"), "It is 42."]

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Sequence
+from copy import copy
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
@@ -64,7 +65,7 @@ class TypeCheck:
         """
         if session.shared is not None or session.failures > self._failures:
             return await session.run(number, selection, context, cancellation_token, on_output)
-        functions, before = await session.functions(), session.code
+        functions, before = await session.find_functions(), session.code
 
         async def find() -> str:
             return await in_thread(self.find, selection.blocks, before, functions)
@@ -75,10 +76,16 @@ class TypeCheck:
         attempt = await session.run(number, selection, context, cancellation_token, on_output)
         if attempt.outcome is not Outcome.OK:
             self._note_failed(attempt.blocks)
+        self._failures = session.failures
         return attempt
 
+    def copy(self) -> TypeCheck:
+        """The same for a branch, which knows of its own failures."""
+        made = copy(self)
+        made._maybe = set(self._maybe)
+        return made
+
     def _note_failed(self, blocks: Sequence[CodeBlock]) -> None:
-        self._failures += 1
         for code in _python(blocks):
             read = read_names(code)
             self._is_open = self._is_open or (read is not None and read.is_open)
