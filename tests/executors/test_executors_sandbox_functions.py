@@ -14,7 +14,7 @@ from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, CallRecorder, HostFunction, Limits, host_functions
-from tests.executors.helpers import python
+from tests.executors.helpers import FOREVER, python, until
 from tests.executors.helpers import run_in as run
 
 
@@ -42,7 +42,13 @@ async def test_what_is_offered_can_be_called_and_nothing_else() -> None:
 async def test_an_offer_takes_a_session_away_and_says_so_but_not_the_sandbox(tmp_path: Path) -> None:
     async with SandboxCodeExecutor() as executor:
         await run(executor, "x = 1\nopen('kept', 'w').close()")
+        running = asyncio.ensure_future(run(executor, FOREVER))
+        assert executor.work_dir is not None
+        ready = executor.work_dir / "ready"
+        await until(ready.exists)
         await executor.offer(await host_functions([double]))
+        assert (await running).execution.outcome is Outcome.CANCELLED
+        ready.unlink()
         result = await run(executor, "import os\nprint('x' in globals(), os.listdir())")
         assert result.output == "[The session was restarted: earlier variables are gone.]\nFalse ['kept']\n"
         assert result.execution.state_lost

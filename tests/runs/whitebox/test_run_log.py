@@ -47,6 +47,7 @@ async def test_a_function_answers_old_code_from_the_journal_and_new_code_itself(
             result = await agent.run(task="Poll.")
             outputs = re.findall(r"status \d", str([message.to_text() for message in result.messages[1:-1]]))
         await agent.close()
+        assert log.doings.facts() == []  # Also what has failed has ended: here, the request after the last reply.
         log = RunLog(journal, run=log.run, known=list(journal.steps(str(log.run))))
     assert outputs == ["status 1", "status 2", "status 3"]
     assert len(calls) == 3
