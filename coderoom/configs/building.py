@@ -10,6 +10,7 @@ import copy
 import functools
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,8 +87,17 @@ def build(checked: Checked, expected: type[T], make: MakeModel) -> T:
 
 def load(data: dict[str, Any], expected: type[T]) -> T:
     """Load a component of a checked file."""
-    # AutoGen modifies its argument.
-    return ComponentLoader.load_component(copy.deepcopy(data), expected)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # AutoGen modifies its argument.
+        made = ComponentLoader.load_component(copy.deepcopy(data), expected)
+    runs_here = [each for each in caught if "Loading a FunctionTool" in str(each.message)]
+    for each in caught:
+        if each not in runs_here:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno, source=each.source)
+    if runs_here:
+        warnings.warn("Functions of a team file run on this machine, outside of any wall.", stacklevel=2)
+    return made
 
 
 def _culprit(checked: Checked, error: Exception) -> tuple[Location, Exception]:

@@ -20,7 +20,9 @@ from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads
 from coderoom._util.text import MASK
 from coderoom.configs.components import (
     MODEL,
+    PARTICIPANT,
     TEAM,
+    TOOL,
     Components,
     Kind,
     ProviderError,
@@ -35,6 +37,7 @@ from coderoom.configs.components import (
     value_alternatives,
 )
 from coderoom.configs.findings import Checked, describe, explain, is_under
+from coderoom.configs.functions import tool_of
 from coderoom.configs.reading import Document
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
 from coderoom.configs.variables import References, resolve_all
@@ -99,11 +102,20 @@ class _Walk:
         self._is_keyless = bool(env) and not env.get("OPENAI_API_KEY")
         self._has_own_server = bool(env.get("OPENAI_BASE_URL"))
         self._replace_models = replace_models
+        self._guessed: set[Location] = set()  # The locations of components whose class is only a guess.
         self._own: set[Location] = set()  # The locations of components, whose own check explains what is wrong.
 
     def component(self, value: Any, path: Location, kind: Kind | None, name: str | None = None) -> Any:
         """Check a component under the key `name` of a config."""
         self._own.add(path)
+        if isinstance(value, str) and kind is TOOL and path not in self._checked.unresolved:
+            try:
+                value = tool_of(value)
+            except ValueError as error:
+                self._checked.problem(
+                    path, f"expected {kind.phrase}, or the source of a function as a text, but {error}"
+                )
+                return value
         if not isinstance(value, dict):
             phrase = kind.phrase if kind else "a component"
             message = f"expected {phrase} (a mapping with 'provider' and 'config'), got {describe(value)}"
@@ -233,6 +245,7 @@ class _Walk:
             return self._components.find(provider)
         except ProviderError as error:
             self._checked.problem(place, str(error), not_installed=error.not_installed)
+            self._guessed.add(path)
             with suppress(ProviderError):  # Its config is checked too.
                 return self._components.find(error.close[0]) if error.close else None
             return None
@@ -240,10 +253,12 @@ class _Walk:
     def _check_class(self, envelope: dict[str, Any], path: Location, component_class: Any, kind: Kind | None) -> None:
         """Report a class of the wrong kind, and a wrong `component_type`."""
         name, right = component_class.__name__, component_class.component_type
-        if kind is not None and not kind.has(component_class):
+        if kind is not None and path not in self._guessed and not kind.has(component_class):
             where = "here" if path else "at the top of a team file"
             article = "an" if right[:1] in "aeiou" else "a"
             message = f"expected {kind.phrase} {where}, and {name} is {article} {right.replace('_', ' ')}"
+            if not path and PARTICIPANT.has(component_class):
+                message += "; list it under 'participants' of a 'coderoom.teams.CodingTeam'"
             self._checked.problem((*path, "provider"), message)
         given, place = envelope.get("component_type"), (*path, "component_type")
         if given is not None and given != right and place not in self._checked.unresolved:

@@ -250,6 +250,7 @@ class Kind:
 MODEL = Kind("a model client", (ChatCompletionClient,))
 TEAM = Kind("a team", (Team,))
 PARTICIPANT = Kind("an agent or a team", (ChatAgent, Team))
+TOOL = Kind("a tool", (BaseTool,))
 _TERMINATION = Kind("a termination condition", (TerminationCondition,))
 _APPROVAL = Kind("an approval", (Approval,))
 _BY_FIELD = {
@@ -263,7 +264,7 @@ _BY_FIELD = {
     "team": TEAM,
     "agent": Kind("an agent", (ChatAgent,)),
     "workbench": Kind("a workbench", (Workbench,)),
-    "tools": Kind("a tool", (BaseTool,)),
+    "tools": TOOL,
     "approval": _APPROVAL,
     "approvals": _APPROVAL,
     "branch_judge": Kind("a judge of branches", (BranchJudge,)),

@@ -170,6 +170,10 @@ def _restored(value: Any, path: Location, origin: Checked, moved: list[tuple[Loc
         if path in origin.components:
             if value.get("provider") == provider_of(origin.components[path]):
                 envelope = value_at(origin.document.data, path)
+                if isinstance(envelope, str):  # A function that stands there as its source.
+                    source = (*path, "config", "source_code")
+                    is_same = value["config"]["source_code"] == value_at(origin.data, source)
+                    return envelope if is_same else value
                 notes = {key: envelope[key] for key in ("description", "label") if isinstance(envelope.get(key), str)}
             else:  # Another component has replaced the one of the file.
                 origin = _NO_FILE

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from coderoom.configs.components import TEAM, Entry, Kind, all_kinds, catalog, constructor_defaults, kind_for
+from coderoom.configs.components import TEAM, TOOL, Entry, Kind, all_kinds, catalog, constructor_defaults, kind_for
 
 _ANY = "component"
 _COMPONENT_REF = "#/$defs/ComponentModel"
@@ -149,7 +149,10 @@ def _linked(value: Any, key: str | None = None) -> Any:
     if value == PLACEHOLDER:
         return {"$ref": "#/$defs/placeholder"}
     if value == COMPONENT or value.get("$ref") == _COMPONENT_REF:
-        return {"type": "object", "$ref": f"#/$defs/{_name(kind_for(key))}"}
+        component = {"type": "object", "$ref": f"#/$defs/{_name(kind_for(key))}"}
+        if kind_for(key) is not TOOL:
+            return component
+        return {"if": {"type": "string"}, "then": {"description": "The source of a function."}, "else": component}
     made = {name: _linked(inner, key) for name, inner in value.items() if name != "properties"}
     if "properties" in value:
         made["properties"] = {name: _linked(inner, name) for name, inner in value["properties"].items()}

@@ -17,7 +17,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel, SecretStr
 from ruamel.yaml import YAML
 
-from coderoom.configs import dump_team, load_team
+from coderoom.configs import ReplayModel, dump_team, load_team
 from coderoom.errors import RequestError
 from tests.configs.config_files import ENV, TEAM, changed, write
 
@@ -145,9 +145,33 @@ def test_part_that_autogen_cannot_dump(tmp_path: Path) -> None:
               has_cancellation_support: false
 """
     text = changed(TEAM, "        reflect_on", tool + "        reflect_on")
-    with pytest.warns(UserWarning, match="will execute code"):
+    with pytest.warns(UserWarning, match="run on this machine"):
         team = load_team(write(tmp_path, text), env=TOOL_ENV)
     assert content(dump_team(team)) == content(text)
+
+
+def test_a_function_that_stands_there_as_its_source(tmp_path: Path) -> None:
+    text = """\
+provider: coderoom.teams.CodingTeam
+config:
+  participants:
+    - provider: coderoom.agents.CodeActAgent
+      config:
+        name: seller
+        tools:
+          - |
+            from typing import Annotated
+            from coderoom.sandbox import Effect
+
+            async def order(item: str) -> Annotated[str, Effect("write")]:
+                \"\"\"Order an item.\"\"\"
+                return f"ordered $${item}"
+        call_approval: {provider: coderoom.approval.NeverApprove, config: {}}
+"""
+    with pytest.warns(UserWarning, match="run on this machine"):
+        team = load_team(write(tmp_path, text), ReplayModel(["~~~python\nawait order('tea')\n~~~", "No."]), env=ENV)
+    dumped = content(dump_team(team))["config"]["participants"][0]["config"]["tools"]
+    assert dumped == content(text)["config"]["participants"][0]["config"]["tools"]
 
 
 def test_labels_and_descriptions_of_the_file_stay(tmp_path: Path) -> None:

@@ -145,7 +145,12 @@ config:
   description: a person
 """
     assert found(write(tmp_path, text)) == [
-        (1, "provider", "expected a team at the top of a team file, and UserProxyAgent is an agent")
+        (
+            1,
+            "provider",
+            "expected a team at the top of a team file, and UserProxyAgent is an agent; list it under 'participants' "
+            "of a 'coderoom.teams.CodingTeam'",
+        )
     ]
     agent = "{provider: autogen_agentchat.agents.UserProxyAgent, config: {name: u, description: d}}"
     stop = "{provider: autogen_agentchat.conditions.MaxMessageTermination, config: {max_messages: 1}}"

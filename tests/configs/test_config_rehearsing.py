@@ -56,6 +56,8 @@ def coder(keys: str) -> str:
         (actor("call_rules: [{function: pay, effect: write}]"), "call_rules", "needs a call_approval"),
         (actor(f"{PAY}, {APPROVAL}, call_rules: [{{function: pay, effect: write, inverse: back}}]"), "", "back()"),
         (actor(tool("@Effect('write')\ndef pay() -> None: ...")), "", "declares the effect 'write'"),
+        (actor('tools: ["def pay(n) -> int: return n"]'), "tools[0]", "the parameter 'n' of pay() has no annotation"),
+        (actor('tools: ["x = 1"]'), "tools[0]", "not one function"),
         (actor(tool("def pay(:")), "tools[0].config.source_code", "is not Python"),
         (actor(f"{tool('def f() -> None: ...', 'search_tools')}, tools_in_prompt: search"), "tools", "Rename it"),
         (actor(f"skills: work/skills, {SANDBOX % 'work_dir: work'}"), "skills", "take one outside of it"),
