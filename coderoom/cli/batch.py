@@ -8,7 +8,7 @@ from contextlib import nullcontext, redirect_stdout
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from coderoom._util.files import refusing
 from coderoom._util.terminal import log_to_stderr
@@ -18,7 +18,14 @@ from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, Tim
 from coderoom.errors import CodeRoomError, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from coderoom.agents.checks import Check
+    from coderoom.models.budgets import Budget
     from coderoom.runs.batch import Batch
+    from coderoom.runs.batch_report import Summary
 
 
 _MOST_SHOWN: Final = 10
@@ -105,29 +112,23 @@ def batch(
         raise RequestError(f"There is one argument too many: {other!r}.")
     if out is None:
         raise RequestError("Name the folder of the batch: --out DIR.")
-    from coderoom.agents.checks import make_check
-    from coderoom.models.budgets import make_budget
     from coderoom.runs.batch import Batch
     from coderoom.runs.observers import exporting
 
-    limits, of_runs = budgets_of(budget)
-    if set(of_runs) - {"run"}:
-        raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
-    with refusing(f"The check {check!r} cannot be read"):
-        judge = None if check is None else make_check(Path(check).read_text("utf-8"))
-    settings = Batch(
+    of_all, of_each = _budgets_in(budget)
+    runs = Batch(
         team,
         items,
         out,
         model=model,
         task=task,
-        check=judge,
+        check=None if check is None else _check_in(check),
         id_field=id_field,
         repeat=repeat,
         concurrency=concurrency,
         retries=retries,
-        budget=make_budget(limits),
-        item_budget=make_budget(of_runs.get("run", {})),
+        budget=of_all,
+        item_budget=of_each,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         wall=wall,
@@ -146,58 +147,104 @@ def batch(
         memory=None if memory is None else memory * 2**20,
     )
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
-        return asyncio.run(_run(settings, as_json))
+        return asyncio.run(_run(runs, as_json))
+
+
+def _budgets_in(limits: list[str] | None) -> tuple[Budget | None, Budget | None]:
+    """The budget of all runs together, and that of each."""
+    from coderoom.models.budgets import make_budget
+
+    of_all, of_others = budgets_of(limits)
+    if set(of_others) - {"run"}:
+        raise RequestError(f"--budget {next(iter(of_others))}.…: there are LIMIT=N and run.LIMIT=N.")
+    return make_budget(of_all), make_budget(of_others.get("run", {}))
+
+
+def _check_in(file: str) -> Check:
+    from coderoom.agents.checks import make_check
+
+    with refusing(f"The check {file!r} cannot be read"):
+        return make_check(Path(file).read_text("utf-8"))
 
 
 async def _run(batch: Batch, as_json: bool) -> int:
+    """Run a batch, show it while it runs and at its end, and return the exit code."""
     from rich.console import Console
+
+    from coderoom.runs.exec_view import show_isolation
+
+    console = Console(file=sys.stdout, quiet=as_json)
+    # In a terminal, nothing must be written across the line that shows the progress.
+    beside = console if console.is_interactive else Console(stderr=True, quiet=as_json)
+    with redirect_stdout(sys.stderr):  # Ray prints its log.
+        isolation = await _show_while_it_runs(batch, console, beside)
+    if batch.isolation != isolation:  # The nodes have chosen.
+        show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)
+    facts = batch.summary.to_json()
+    _show_end(batch, facts, console)
+    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] + facts["unchecked"] > 0
+    if as_json:
+        bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
+        more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
+        print_json({"succeeded": passed, **facts, **more})
+    return end_code(passed, bool(batch.stopped) and not batch.over_budget)
+
+
+async def _show_while_it_runs(batch: Batch, console: Console, beside: Console) -> str:
+    """Run a batch, and show how far it is; return what kept its runs apart at the beginning."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from coderoom._util.text import counted, in_dollars, visible
-    from coderoom.runs.batch_report import Summary, summary_lines
+    from coderoom._util.text import visible
+    from coderoom.runs.batch_report import Summary
     from coderoom.runs.exec_view import show_isolation
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
 
-    console, now = Console(file=sys.stdout, quiet=as_json), Summary()
-    progress = Progress(
-        SpinnerColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-        console=console,
-        transient=True,
-        disable=not console.is_interactive,
-    )
     total = asyncio.create_task(asyncio.to_thread(count_items, batch.items)) if console.is_interactive else None
-    with redirect_stdout(sys.stderr), progress:  # Ray prints its log.
+    columns = SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    now = Summary()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as progress:
         shown = progress.add_task("begins")
         async with batch:
-            # In a terminal, it must not be written across the line that shows the progress.
-            beside = console if console.is_interactive else Console(stderr=True, quiet=as_json)
             show_isolation(beside, isolation := batch.isolation)
             try:
                 with route_signals(batch.stop):
                     async for result in batch:
                         now.add(result)
-                        rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
-                        parts = [f"{number:,} {status}" for status, number in now.counts.items()]
-                        parts += [f"{batch.earlier:,} earlier"] * bool(batch.earlier)
-                        parts += [f"{rate:.1f} runs/s"]
-                        parts += [in_dollars(now.cost_usd)] if now.cost_usd else []
-                        if total is not None and total.done() and total.exception() is None:
-                            left = total.result() * batch.repeat - batch.earlier - now.total
-                            parts += [f"{timedelta(seconds=round(left / rate))} left"]
-                        progress.update(shown, description=" · ".join(parts))
+                        is_counted = total is not None and total.done() and total.exception() is None
+                        items = total.result() if total is not None and is_counted else None
+                        line = _progress_in_words(batch, now, progress.tasks[shown].elapsed or 0, items)
+                        progress.update(shown, description=line)
                         if result.why and result.status == "errored":
                             console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
             except CodeRoomError:  # A full disk, for instance.
                 console.print("Finished runs are kept: the same command goes on.", style="yellow")
                 raise
+    return isolation
+
+
+def _progress_in_words(batch: Batch, now: Summary, seconds: float, items: int | None) -> str:
+    """How far a batch of so many items is; `None`: they are not counted yet."""
+    from coderoom._util.text import in_dollars
+
+    rate = now.total / max(seconds, 1e-3)
+    parts = [f"{number:,} {status}" for status, number in now.counts.items()]
+    parts += [f"{batch.earlier:,} earlier"] * bool(batch.earlier)
+    parts += [f"{rate:.1f} runs/s"]
+    parts += [in_dollars(now.cost_usd)] if now.cost_usd else []
+    if items is not None:
+        left = items * batch.repeat - batch.earlier - now.total
+        parts += [f"{timedelta(seconds=round(left / rate))} left"]
+    return " · ".join(parts)
+
+
+def _show_end(batch: Batch, facts: Mapping[str, Any], console: Console) -> None:
+    """Show what came of a batch."""
+    from coderoom._util.text import counted, visible
+    from coderoom.runs.batch_report import summary_lines
+
     for line in batch.bad_lines:
         console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
-    if batch.isolation != isolation:  # The nodes have chosen.
-        show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)
-    facts = batch.summary.to_json()
     bad_lines = [("no items", counted(len(batch.bad_lines), "line"))] if batch.bad_lines else []
     for name, value in [*summary_lines(facts), *bad_lines]:
         console.print(f"{name:<9} {value}", markup=False, highlight=False)
@@ -216,12 +263,6 @@ async def _run(batch: Batch, as_json: bool) -> int:
         larger = " with a larger --budget" if batch.over_budget else ""
         console.print(f"Ended early: {batch.stopped}. The same command{larger} goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
-    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] + facts["unchecked"] > 0
-    if as_json:
-        bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
-        more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
-        print_json({"succeeded": passed, **facts, **more})
-    return end_code(passed, bool(batch.stopped) and not batch.over_budget)
 
 
 def _compare(first: Path, second: str | None, html: Path | None, as_json: bool) -> int:
