@@ -388,11 +388,11 @@ class Journal(Listing, Asked):
 
         return runs_frame(self.runs(**filters))
 
-    def steps_frame(self, run: str) -> pandas.DataFrame:
+    def steps_frame(self, run: str | RunEntry) -> pandas.DataFrame:
         """The steps of a run as a data frame of pandas, in order.
 
         Args:
-            run: Its id, the beginning of one, or `last`.
+            run: The run, its id, the beginning of one, or `last`.
 
         Raises:
             MissingDependencyError: Pandas is not installed.
@@ -400,7 +400,7 @@ class Journal(Listing, Asked):
         """
         from coderoom.runs.frames import steps_frame
 
-        return steps_frame(self.steps(self.find(run).id))
+        return steps_frame(self.steps(self.find(run).id if isinstance(run, str) else run.id))
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""

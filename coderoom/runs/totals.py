@@ -24,6 +24,15 @@ _TOKENS = """
         SUM(json_extract(result, '$.usage.completion_tokens'))
     FROM steps WHERE run = ? AND kind = 'model' GROUP BY 1
 """
+_TIMES = """
+    SELECT at - seconds, at FROM steps WHERE run = ?1 AND seconds > 0
+    UNION ALL
+    SELECT before, at FROM (SELECT kind, result, at, LAG(at) OVER (ORDER BY number) AS before FROM steps WHERE run = ?1)
+    WHERE kind = 'message' AND json_valid(result)
+        AND json_extract(result, '$.metadata."coderoom.outcome"') = 'cancelled'
+    ORDER BY 1
+"""
+"""When something was done. Of code that was cancelled there is no step but the message that says so."""
 
 
 def totals_of(database: sqlite3.Connection, run: str) -> dict[str, Any]:
@@ -40,14 +49,13 @@ def totals_of(database: sqlite3.Connection, run: str) -> dict[str, Any]:
     costs = [cost_of(model, prompt, completion) for model, prompt, completion in used if prompt or completion]
     known = [cost for cost in costs if cost is not None]
     (attempts,) = database.execute(_ATTEMPTS, (run,)).fetchone()
-    times = database.execute("SELECT at - seconds, at FROM steps WHERE run = ? AND seconds > 0 ORDER BY 1", (run,))
     return {
         "tasks": tasks,
         "attempts": attempts or 0,
         "prompt_tokens": sum(prompt for _, prompt, _ in used),
         "completion_tokens": sum(completion for _, _, completion in used),
         "cost_usd": sum(known) if known and len(known) == len(costs) else None,
-        "seconds": round(_covered(times), 3),
+        "seconds": round(_covered(database.execute(_TIMES, (run,))), 3),
     }
 
 

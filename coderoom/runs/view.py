@@ -358,6 +358,10 @@ def _add(tree: Tree, key: str, value: Any) -> None:
     elif isinstance(value, list) and value and all(map(_is_component, value)):
         for each in value:
             tree.add(team_tree(each, key.replace("_", " ").removesuffix("s")))
+    elif key == "tools" and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        for each in value:  # The source of a function.
+            heads = [line for line in each.splitlines() if line.startswith(("def ", "async def "))]
+            tree.add(Text.assemble(("tool: ", "dim"), _one_line((heads or [each])[0].rstrip(": "))))
     elif value not in (None, "", [], {}):
         listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
         tree.add(Text.assemble((f"{visible(key)}: ", "dim"), _one_line(", ".join(value) if listed else value)))

@@ -45,7 +45,7 @@ def test_steps_are_rows_with_code_and_text(tmp_path: Path) -> None:
     ]
     for number, (kind, actor, request, result) in enumerate(steps, 1):
         journal.add(run, Step(number, kind, actor, "", 1_700_000_000.0 + number, 0.5, request, result))
-    frame = journal.steps_frame("last")
+    frame = journal.steps_frame(journal.find("last"))
     assert list(frame["text"]) == ["Compute it.", "```python\n1\n```", "1\n"]
     assert frame["code"].iloc[2] == "print(1)\n\nls"
     assert frame["completion_tokens"].sum() == 1

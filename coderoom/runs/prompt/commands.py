@@ -29,7 +29,7 @@ from coderoom.runs.prompt.completing import paths, teams
 from coderoom.runs.prompt.folder import facts_of, without_own
 from coderoom.runs.record import RunRecord
 from coderoom.runs.said import Said
-from coderoom.runs.story import Output, Story, Streamed, Summary, Thought
+from coderoom.runs.story import USER, Output, Story, Streamed, Summary, Thought, Words
 from coderoom.runs.workspace import copy_in
 
 if TYPE_CHECKING:
@@ -266,14 +266,19 @@ def _as_markdown(chat: Chat) -> str:
     """The conversation, with all teams, without what was undone."""
     parts = [f"# Chat with the team {chat.run.prepared.record.team}"]
     for record in chat.records:
-        parts.append(f"## {' '.join(without_files(record.task).split())[:_LONGEST_TITLE]}")
+        title = " ".join(without_files(record.task).split())[:_LONGEST_TITLE]
+        parts.append(f"## {title}")
         story = Story()
         for entry in map(story.tell, record.messages):
+            if isinstance(entry, Words) and (entry.source, entry.text) == (USER, title):
+                continue
             if isinstance(entry, Output):
                 parts.append(f"**{entry.source}**: {entry.outcome}\n\n{fence(entry.text, 'text')}")
             elif not isinstance(entry, Streamed | Thought | Summary):
                 parts.append(f"**{entry.source}**:\n\n{entry.text}")
         if record.answer:
+            if parts[-1].endswith(f":\n\n{record.answer}"):  # It stands there as what was said last.
+                parts.pop()
             parts.append(f"**Answer** ({record.outcome}):\n\n{record.answer}")
     return "\n\n".join(parts) + "\n"
 

@@ -207,6 +207,7 @@ def test_the_conversation_is_saved_once_as_markdown(chats: Chats) -> None:
     assert "There is a file 'out.md' already" in shown
     text = (chats.path / "out.md").read_text()
     assert "## Set x." in text
+    assert text.count("Set x.") == text.count("**Answer**") == 1
     assert "```python\nx = 41" in text
     assert "Add one." not in text
 
