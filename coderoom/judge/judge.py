@@ -192,6 +192,8 @@ class Judge:
     ) -> list[Verdict]:
         """Run tests of another kind than cases; see `run` and `judge_apart`."""
         how: dict[str, Any] = {"shared": shared, "confirm": confirm}
+        if isinstance(tests, TestCode):
+            return [await self._run_code(code, tests, timeout or self._timeout or _SECONDS_FOR_CODE, is_reference, how)]
         async with self._pairs:
             if isinstance(tests, Repository):
                 timeout = timeout or self._timeout or _SECONDS_FOR_COMMAND
@@ -199,18 +201,26 @@ class Judge:
             if isinstance(tests, Programs):
                 sandbox = self._sandbox(sandbox_for_programs)
                 return await judge_programs(sandbox, code, tests, timeout=timeout or self._timeout or _SECONDS_FOR_CODE)
-            if isinstance(tests, TestCode):
-                sandbox = self._sandbox(sandbox_apart)
-                timeout = timeout or self._timeout or _SECONDS_FOR_CODE
-                key = hashlib.sha256(tests.model_dump_json().encode()).digest()
-                verdict = None
-                if (calls := self._calls.get(key)) is not None:
-                    verdict = await judge_by_calls(sandbox, code, tests, calls, timeout=timeout)
-                elif is_reference and (calls := await find_calls(sandbox, code, tests, timeout=timeout)) is not None:
-                    self._calls[key], verdict = calls, Verdict(passed=True)
-                return [verdict or await judge_apart(sandbox, code, tests, timeout=timeout, **how)]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES
             return await judge_suite(self._sandbox(sandbox_for_suites), code, tests, timeout=timeout, **how)
+
+    async def _run_code(
+        self, code: Mapping[str, str], test: TestCode, timeout: float, is_reference: bool, how: Mapping[str, Any]
+    ) -> Verdict:
+        sandbox = self._sandbox(sandbox_apart)
+        key = hashlib.sha256(test.model_dump_json().encode()).digest()
+        calls = self._calls.get(key)
+        if calls is not None:
+            verdict = await judge_by_calls(sandbox, code, test, calls, turn=self._pairs, timeout=timeout)
+            if verdict is not None:
+                return verdict
+        async with self._pairs:
+            if is_reference and calls is None:
+                calls = await find_calls(sandbox, code, test, timeout=timeout)
+                if calls is not None:
+                    self._calls[key] = calls
+                    return Verdict(passed=True)
+            return await judge_apart(sandbox, code, test, timeout=timeout, **how)
 
     async def _run_cases(
         self, implementations: Mapping[str, str], tests: FrozenTests, functions: Sequence[str] | None, final: bool

@@ -3,7 +3,7 @@
 The code answers them all in one room, without the tests. If it answers as the other code did, the tests pass: they see
 nothing else of it. Otherwise the host decides asserts that compare an answer with a literal, as most do. If it meets
 another one, the tests run with the answers, in a room of their own. Code that provably depends on nothing but the
-arguments of its calls is judged once.
+arguments of its calls is judged once, and answers in one process with other such code that waits (see `answering`).
 
 The code could read all calls before it answers the first one. So this is for tests only whose calls have literal
 arguments: none is made of an earlier answer. And the tests must be asserts that depend on nothing but the answers, such
@@ -13,6 +13,7 @@ as the time.
 from __future__ import annotations
 
 import ast
+import asyncio
 import hashlib
 import json
 import operator
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from coderoom.judge.answering import Answering, Answers
 from coderoom.judge.apart import MODULES, TestCode
 from coderoom.judge.guest.checks import TOLD
 from coderoom.judge.harness import call_inside, make_harness
@@ -135,6 +137,7 @@ class KnownCalls:
         requests: The requests, as texts.
         answers: The answers of the code.
         checks: For each of them what the host can decide of another answer; `None`: nothing.
+        answering: The code that waits to answer.
         whys: Why the tests do not pass with other answers, by a hash of these, and empty if they do.
         verdicts: Verdicts on code, by a hash of it.
     """
@@ -142,6 +145,7 @@ class KnownCalls:
     requests: Sequence[str]
     answers: Sequence[str]
     checks: Sequence[_Check | None]
+    answering: Answering
     whys: dict[bytes, str] = field(default_factory=dict)
     verdicts: dict[bytes, Verdict] = field(default_factory=dict)
 
@@ -195,13 +199,20 @@ async def find_calls(
     for each, calls in asserts:
         checks += [_Check.of(each, calls, lines[each.lineno - 1].strip())] * len(calls)
     # Otherwise a part of an assert was not evaluated.
-    known = KnownCalls(requests, answers, checks if len(checks) == len(requests) else [None] * len(requests))
+    checks = checks if len(checks) == len(requests) else [None] * len(requests)
+    known = KnownCalls(requests, answers, checks, Answering(requests))
     known.keep(files, Verdict(passed=True))
     return known
 
 
 async def judge_by_calls(
-    sandbox: Sandbox, files: Mapping[str, str], test: TestCode, calls: KnownCalls, *, timeout: float
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    test: TestCode,
+    calls: KnownCalls,
+    *,
+    turn: asyncio.Semaphore,
+    timeout: float,
 ) -> Verdict | None:
     """Judge code by known calls of its test.
 
@@ -210,6 +221,7 @@ async def judge_by_calls(
         files: The files of the code, by name.
         test: The test.
         calls: The calls that it made of code that passed.
+        turn: What runs waits for it.
         timeout: The time limit in seconds.
 
     Returns:
@@ -218,19 +230,33 @@ async def judge_by_calls(
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
+    given = None
+    if is_pure(tuple(files.values())):
+        verdict = calls.verdicts.get(_hash_of(*files, *files.values()))
+        if verdict is not None:
+            return verdict
+        given = await calls.answering.answers(sandbox, files, turn)
+    async with turn:
+        return await _judge(sandbox, files, test, calls, given, timeout)
+
+
+async def _judge(
+    sandbox: Sandbox, files: Mapping[str, str], test: TestCode, calls: KnownCalls, given: Answers | None, timeout: float
+) -> Verdict | None:
+    """Judge code by its answers; they are asked for if they are not given."""
     begun = time.monotonic()
-    verdict = calls.verdicts.get(_hash_of(*files, *files.values()))
-    if verdict is not None and is_pure(tuple(files.values())):
-        return verdict
     harness = make_harness(MODULES, sandbox.preload)
-    cell = call_inside("checks", "answer", dict(files), calls.requests)
-    result = await sandbox.run(harness + cell, timeout=timeout)
-    answers, seconds = value_of(result), time.monotonic() - begun
-    if result.outcome is Outcome.TIMEOUT:
-        return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
-    if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
-        return None
-    found = tuple(answers)
+    if given is None:
+        result = await sandbox.run(
+            harness + call_inside("checks", "answer", dict(files), calls.requests), timeout=timeout
+        )
+        answers, seconds = value_of(result), time.monotonic() - begun
+        if result.outcome is Outcome.TIMEOUT:
+            return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
+        if not isinstance(answers, list) or not all(isinstance(each, str) for each in answers):
+            return None
+        given = Answers(answers, seconds)
+    found = tuple(given.texts)
     if len(found) != len(calls.answers):
         return None
     why = _why(found, calls)
@@ -239,8 +265,9 @@ async def judge_by_calls(
             return None
         key = _hash_of(*found)
         if key not in calls.whys:
-            given = calls.requests, found, dict(files), test.model_dump(mode="json")
-            cell = call_inside("checks", "check_answered", *given)
+            cell = call_inside(
+                "checks", "check_answered", calls.requests, found, dict(files), test.model_dump(mode="json")
+            )
             ran = value_of(await sandbox.run(harness + cell, timeout=timeout))
             if not isinstance(ran, dict) or not ran["known"] or ran["cannot"]:
                 return None
@@ -248,7 +275,7 @@ async def judge_by_calls(
                 calls.whys.clear()
             calls.whys[key] = ran["why"]
         why = calls.whys[key]
-    return calls.keep(files, Verdict(passed=not why, why=why, duration=time.monotonic() - begun))
+    return calls.keep(files, Verdict(passed=not why, why=why, duration=given.seconds))
 
 
 def _why(found: Sequence[str], calls: KnownCalls) -> str | None:

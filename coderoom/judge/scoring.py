@@ -97,21 +97,32 @@ async def score(
                 result.without_reference.add(problem.task_id)
             elif not (verdict := await judged(problem.reference, problem, is_reference=True)).passed:
                 return f"its reference fails: {verdict.cannot_separate or verdict.why}"
+        except RequestError as error:
+            return f"its tests are broken: {error}"
+        return ""
+
+    async def check_empty(problem: Problem) -> str:
+        if why := await references[problem.task_id]:
+            return why
+        try:
             return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
         except RequestError as error:
             return f"its tests are broken: {error}"
 
     problems = {each.problem.task_id: each.problem for each in samples}
-    checks = {task_id: asyncio.ensure_future(check(problem)) for task_id, problem in problems.items()}
+    references = {task_id: asyncio.ensure_future(check(problem)) for task_id, problem in problems.items()}
+    checks = {task_id: asyncio.ensure_future(check_empty(problem)) for task_id, problem in problems.items()}
 
     async def verdict_on(sample: Sample) -> Verdict | None:
-        if await checks[sample.problem.task_id]:
+        task_id = sample.problem.task_id
+        if await references[task_id]:
             return None
         try:
-            return await judged(sample.code, sample.problem)
+            verdict: Verdict | None = await judged(sample.code, sample.problem)  # Together with the empty answer.
         except RequestError as error:  # A checker may fail for some outputs only.
-            result.unsound[sample.problem.task_id] = f"its tests are broken: {error}"
-            return None
+            result.unsound[task_id] = f"its tests are broken: {error}"
+            verdict = None
+        return None if await checks[task_id] else verdict
 
     work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
     try:
@@ -123,6 +134,7 @@ async def score(
                 result.add(task_id, verdict)
             yield sample, verdict
     finally:
-        for each in (*checks.values(), *work):
+        tasks = (*references.values(), *checks.values(), *work)
+        for each in tasks:
             each.cancel()
-        await asyncio.gather(*checks.values(), *work, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -264,6 +265,40 @@ def turn(text):
         found = [(await judge.run({"solution.py": code}, test))[0].passed for code in (peeks, sleeps)]
         assert tuple(found) == expected, body
         assert (await judge.run({"solution.py": right}, test))[0].passed
+
+
+@pytest.mark.slow
+async def test_code_that_is_judged_at_once_is_judged_as_alone(apart: Sandbox) -> None:
+    right = "def f(n):\n    return list(range(n))\n"
+    codes = [
+        right,
+        right + "# Another one.\n",
+        "import re\ndef f(n):\n    return [n] if re.match('a', 'a') else []\n",
+        "def helper(n):\n    return list(range(n))\ndef f(n):\n    return helper(n)\n",
+        "def f(n):\n    return helper(n)\n",
+        "def f(n):\n    return f(n + 1)\n",
+        "def f(n):\n    print(n)\n    return sorted(range(n))\n",
+        "def f(n:\n",
+        "",
+        "import sys\ndef f(n):\n    return sys._getframe().f_back.f_locals\n",
+        "def f(n):\n    return [*(each for each in ()).gi_frame.f_back.f_back.f_locals]\n",
+        "def f(n, kept=[]):\n    kept.append(n)\n    return list(range(n)) if len(kept) < 3 else kept\n",
+        "def f(n):\n    solution = __import__('sys').modules['solution']\n    return solution.helper(n)\n",
+        "def f(n):\n    f.__globals__['__builtins__']['range'] = lambda n: [0, 1]\n    return [0, 1]\n",
+    ]
+    body = "    assert candidate(2) == [0, 1]\n    assert candidate(0) == []\n    assert candidate(3) == [0, 1, 2]\n"
+    test = TestCode(test=f"def check(candidate):\n{body}", entry_point="f")
+    judge = Judge(apart, sessions=1, timeout=2)
+    assert (await judge.run({"solution.py": right}, test, is_reference=True))[0].passed
+    files = [{"solution.py": code} for code in codes]
+    together = [verdict for (verdict,) in await asyncio.gather(*(judge.run(each, test) for each in files))]
+    hangs = {"solution.py": "def f(n):\n    while True:\n        n += 1\n"}
+    beside = await asyncio.gather(*(judge.run(each, test) for each in (hangs, *files[2:5])))
+    alone = [await judge_apart(apart, each, test, timeout=2, confirm=False) for each in files]
+    assert [(each.passed, each.why) for each in together] == [(each.passed, each.why) for each in alone]
+    assert [number for number, each in enumerate(together) if each.passed] == [0, 1, 3, 6]
+    assert [verdict.passed for (verdict,) in beside] == [False, False, True, False]
+    assert beside[0][0].outcome is Outcome.TIMEOUT
 
 
 async def test_the_host_decides_an_assert_as_the_test_does(apart: Sandbox) -> None:

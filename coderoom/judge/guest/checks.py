@@ -9,9 +9,11 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import os
+import re
 import socket
 import sys
 import tempfile
+import time
 import traceback
 
 from .crossing import is_standard
@@ -29,6 +31,7 @@ __all__ = [
     "TOLD",
     "Finder",
     "answer",
+    "answer_in_turn",
     "check",
     "check_answered",
     "check_beside",
@@ -62,6 +65,29 @@ def answer(files: Dict[str, str], requests: List[str]) -> List[str]:
 
     serve(exchange, files)
     return answers[1:]  # The first text says that the code is ready.
+
+
+def answer_in_turn(several: List[Dict[str, str]], requests: List[str], whole: float) -> List[List[Any]]:
+    """Answer requests by the code in each of several files, as long as there is time; see `answer`.
+
+    Args:
+        several: The files of each code, which leaves nothing behind.
+        requests: The requests.
+        whole: The seconds after which no more code begins.
+
+    Returns:
+        For each code that has begun its answers, and how many seconds it took.
+    """
+    begun = time.monotonic()
+    found: List[List[Any]] = []
+    for files in several:
+        before = time.monotonic()
+        if before - begun > whole:
+            break
+        re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
+        answers = answer(files, requests)
+        found.append([answers, time.monotonic() - before])
+    return found
 
 
 def write(files: Dict[str, str], folder: str) -> None:

@@ -231,8 +231,8 @@ class Peer:
             if not self.is_trusted:
                 self._check(do, request["of"], name)
             given = [make_empty(each) for each in request["given"]]
-            for each, content in zip(given, request["given"]):  # noqa: B905 (Python 3.8)
-                become(each, self._decode(content, given))
+            for number, content in enumerate(request["given"]):
+                become(given[number], self._decode(content, given))
             args = [self._decode(each, given) for each in request["args"]]
             kwargs = {key: self._decode(each, given) for key, each in request["kwargs"].items()}
             known = self._sharing.known()
