@@ -22,7 +22,7 @@ from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, LimitedStream, sent_events, unless_left
-from coderoom.integrations.service.tenants import Tenant, Tenants
+from coderoom.integrations.service.tenants import Tenant, Tenants, Turn
 from coderoom.judge import FrozenTests, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
 from coderoom.sandbox.cell import Input
@@ -160,7 +160,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
         request: Request,
         box: Box,
         code: Code,
-        run: Callable[[float, Any], AsyncGenerator[Any]],
+        run: Callable[[float, Any, Turn], AsyncGenerator[Any]],
         kept: KeptSession | None,
     ) -> Response:
         seconds = box.seconds(code.timeout)
@@ -177,7 +177,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
                         key, given = stack.enter_context(box.input())
                         stdin = given.pieces()
                         yield "input", {"sandbox": box.id, "id": key}
-                    async with aclosing(run(seconds, stdin)) as pieces:
+                    async with aclosing(run(seconds, stdin, turn)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, OutputChunk):
                                 yield "output", {"stream": piece.stream, "text": piece.text}
@@ -214,7 +214,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
         return await run_in(request, boxes.box(tenant, id), body)
 
     async def run_in(request: Request, box: Box, body: Code) -> Response:
-        def run(seconds: float, stdin: Any) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any, turn: Turn) -> AsyncGenerator[Any]:
             given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin}
             if body.stream:
                 return box.sandbox.stream(body.code, **given)
@@ -280,10 +280,11 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
     async def run_cell(request: Request, id: str, body: CellRequest, tenant: Caller) -> Response:
         kept = boxes.session(tenant, id)
 
-        def run(seconds: float, stdin: Any) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any, turn: Turn) -> AsyncGenerator[Any]:
             given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin, "final": body.final}
             if body.stream:
-                return kept.calls.among(kept.session.stream(body.code, **given))
+                pieces, most = kept.session.stream(body.code, **given), tenant.limits.decision_seconds
+                return kept.calls.among(pieces, turn.aside, most)
             return _only(kept.session.run(body.code, **given))
 
         return await answer(request, kept.box, body, run, kept)
@@ -291,6 +292,14 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
     @api.post("/sessions/{id}/calls/{call}", summary="Answer a call to a function of the client", status_code=204)
     async def answer_call(id: str, call: str, body: CallAnswer, tenant: Caller) -> None:
         boxes.session(tenant, id).calls.answer(call, body)
+
+    @api.post("/sessions/{id}/calls/{call}/pause", summary="Stop the code while a person decides", status_code=204)
+    async def pause_call(request: Request, id: str, call: str, tenant: Caller) -> None:
+        await unless_left(request, boxes.session(tenant, id).calls.pause(call))
+
+    @api.post("/sessions/{id}/calls/{call}/resume", summary="Let the code go on", status_code=204)
+    async def resume_call(id: str, call: str, tenant: Caller) -> None:
+        boxes.session(tenant, id).calls.resume(call)
 
     @api.post("/sessions/{id}/cancel", summary="End the cell that runs", status_code=204)
     async def cancel(id: str, tenant: Caller) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from typing import Any, Final, TypeVar
 
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
@@ -14,13 +14,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.tasks import Deadline, cancel_and_wait, resolve, run_uncancellable, within
 from coderoom.integrations.service.failures import NotFoundError, failure_of
+from coderoom.sandbox import while_a_person_decides
 from coderoom.sandbox.functions.function import DescribedError
 
 T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]
 """Its name and its data."""
+Aside = Callable[[], AbstractAsyncContextManager[None]]
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 60.0
 _MOST_QUEUED: Final = 256
@@ -45,8 +47,15 @@ class CallAnswer(BaseModel):
     error: CallError | None = None
 
 
+_Item = CallAnswer | asyncio.Future[None] | None
+"""What is new of a call: its answer; that a person decides, with what to set once the cell stands still; or no more."""
+_News = asyncio.Queue[_Item]
+
+
 class LimitedStream(StreamingResponse):
     """A stream that ends after a time, however slowly its client reads; what makes it ends with it.
+
+    The time does not run while the code that it is about stands still.
 
     Args:
         content: The pieces.
@@ -62,8 +71,9 @@ class LimitedStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `StreamingResponse`."""
         try:
-            async with asyncio.timeout(self._seconds):
-                await super().__call__(scope, receive, send)
+            async with asyncio.timeout(None) as timeout:
+                with within(Deadline(self._seconds, lambda: timeout.reschedule(0))):
+                    await super().__call__(scope, receive, send)
         except TimeoutError:  # The answer is not complete, which the client notices.
             pass
         finally:
@@ -190,45 +200,92 @@ class ClientInput:
 
 
 class ClientCalls:
-    """Calls that a cell makes to functions of the client: events of the stream of the cell, and their answers."""
+    """Calls that a cell makes to functions of the client: events of the stream of the cell, and their answers.
+
+    While persons at the client decide about a call, the cell stands still, with its time limits.
+    """
 
     def __init__(self) -> None:
         self._asked: asyncio.Queue[dict[str, Any]] | None = None
-        self._waiting: dict[str, asyncio.Future[CallAnswer]] = {}
+        self._waiting: dict[str, _News] = {}
+        self._aside: Aside = nullcontext
+        self._until = 0.0
 
     async def ask(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Ask the client for the result of a call."""
         if self._asked is None:
             raise RuntimeError(f"{name}() cannot be called: the client does not stream this cell")
         key = secrets.token_hex(8)
-        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        news = self._waiting[key] = asyncio.Queue()
         self._asked.put_nowait({"call": key, "name": name, "args": args, "kwargs": kwargs})
         try:
-            found = await waiting
+            found = await news.get()
+            while not isinstance(found, CallAnswer):
+                found = await (news.get() if found is None else self._stand_still(found, news))
         except asyncio.CancelledError:
             self._asked.put_nowait({"call": key})  # The client need not go on.
             raise
         finally:
-            del self._waiting[key]
+            self._waiting.pop(key, None)
+            while not news.empty():
+                if isinstance(left := news.get_nowait(), asyncio.Future):
+                    resolve(left)
         if found.error is not None:
             raise DescribedError(found.error.model_dump())
         return found.value
 
-    def answer(self, call: str, found: CallAnswer) -> None:
-        """Take an answer.
+    async def pause(self, call: str) -> None:
+        """Have the cell stand still until `resume`, or an answer; when this returns, it does.
 
         Raises:
-            NotFoundError: Nobody waits for it.
+            NotFoundError: Nobody waits for the call.
         """
-        waiting = self._waiting.get(call)
-        if waiting is None or waiting.done():
-            raise NotFoundError("There is no such call, or the code does not wait for it any more.")
-        waiting.set_result(found)
+        begun = asyncio.get_running_loop().create_future()
+        self._news_of(call).put_nowait(begun)
+        await begun
 
-    async def among(self, pieces: AsyncGenerator[T]) -> AsyncGenerator[T | dict[str, Any]]:
-        """The pieces of a cell's stream, and among them its calls."""
+    def resume(self, call: str) -> None:
+        """Let the cell go on; raises as `pause`."""
+        self._news_of(call).put_nowait(None)
+
+    def answer(self, call: str, found: CallAnswer) -> None:
+        """Take an answer; raises as `pause`."""
+        self._news_of(call).put_nowait(found)
+        del self._waiting[call]
+
+    def _news_of(self, call: str) -> _News:
+        if (news := self._waiting.get(call)) is None:
+            raise NotFoundError("There is no such call, or the code does not wait for it any more.")
+        return news
+
+    async def _stand_still(self, begun: asyncio.Future[None], news: _News) -> _Item:
+        """Stop the cell until there is news of a call, but not for too long."""
+        if asyncio.get_running_loop().time() >= self._until:  # However often it is asked to.
+            resolve(begun)
+            return None
+        try:
+            async with while_a_person_decides(), self._aside():
+                resolve(begun)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._until):
+                        return await news.get()
+                return None
+        finally:
+            resolve(begun)
+
+    async def among(
+        self, pieces: AsyncGenerator[T], aside: Aside, most_seconds: float
+    ) -> AsyncGenerator[T | dict[str, Any]]:
+        """The pieces of a cell's stream, and among them its calls.
+
+        Args:
+            pieces: The pieces.
+            aside: What the cell is in while it stands still.
+            most_seconds: How long after its beginning it may stand still.
+        """
         asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._asked = asked
+        self._asked, self._aside = asked, aside
+        self._until = asyncio.get_running_loop().time() + most_seconds
         call: asyncio.Task[Any] = asyncio.ensure_future(asked.get())
         piece: asyncio.Task[Any] | None = None
         try:

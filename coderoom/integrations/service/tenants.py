@@ -9,14 +9,16 @@ import re
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coderoom._util.tasks import resolve
 from coderoom._util.text import misfits
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.integrations.service.tracing import tell_run
@@ -53,6 +55,12 @@ class TenantLimits(BaseModel):
     )
     seconds: float = Field(default=600, gt=0, description="The longest time limit of a run or cell.")
     idle_seconds: float = Field(default=600, gt=0, description="A sandbox that nobody uses for so long is closed.")
+    decision_seconds: float = Field(
+        default=86_400,
+        ge=0,
+        description="How long after its beginning a cell may stand still while persons decide about its calls; then "
+        "its time limits go on.",
+    )
     network: bool | tuple[str, ...] = Field(
         default=False, description="The network that a sandbox may ask for: none, all, or hosts of this list."
     )
@@ -153,11 +161,35 @@ class TooMuchError(Exception):
         self.after = after
 
 
-@dataclass
 class Turn:
-    """The turn of a run; how it ended is counted."""
+    """The turn of a run.
 
-    outcome: str = ""
+    Attributes:
+        outcome: How the run ended, which is counted.
+    """
+
+    def __init__(self, leave: Callable[[], None], come_back: Callable[[bool], Awaitable[None]]) -> None:
+        self.outcome = ""
+        self._leave, self._come_back = leave, come_back
+        self._changing = asyncio.Lock()
+        self._pauses = 0
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncGenerator[None]:
+        """Give the place to others while the run stands still; if it goes on then, wait for one."""
+        ends = True
+        async with self._changing:
+            if not self._pauses:
+                self._leave()
+            self._pauses += 1
+        try:
+            yield
+            ends = False
+        finally:
+            async with self._changing:
+                self._pauses -= 1
+                if not self._pauses:
+                    await self._come_back(ends)
 
 
 class Tenants:
@@ -174,6 +206,8 @@ class Tenants:
         self.are_several = len(set(tokens.values())) > 1
         self._rotation: deque[Tenant] = deque()
         self._looking: asyncio.TimerHandle | None = None
+        self._aside = 0
+        self._returning: deque[tuple[Tenant, _Waiting]] = deque()
         self.refuses = False
 
     def __iter__(self) -> Iterator[Tenant]:
@@ -195,7 +229,7 @@ class Tenants:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs or waits in this process."""
-        return self._free == self._most and not any(each.waiting for each in self._rotation)
+        return self._free == self._most and not self._aside and not any(each.waiting for each in self._rotation)
 
     @asynccontextmanager
     async def turn(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Turn]:
@@ -207,7 +241,8 @@ class Tenants:
         """
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
-        began, turn = time.monotonic(), Turn()
+        began = time.monotonic()
+        turn = Turn(partial(self._leave, tenant), partial(self._come_back, tenant))
         if tenant.waiting or not self._begin(tenant, memory_bytes, now_ns()):
             await self._wait(tenant, memory_bytes)
         waited = time.monotonic() - began
@@ -252,6 +287,28 @@ class Tenants:
         tenant.usage.add("running_bytes", -memory_bytes)
         self._next()
 
+    def _leave(self, tenant: Tenant) -> None:
+        """Give the place of a run to others, but not its memory."""
+        self._aside += 1
+        tenant.usage.add("waiting", 1)
+        self._end(tenant, 0)
+
+    async def _come_back(self, tenant: Tenant, ends: bool) -> None:
+        """Wait for a place again, before those who have not begun; a run that ends has one, which it gives back."""
+        entry = _Waiting(asyncio.get_running_loop().create_future(), 0)
+        try:
+            if not ends:
+                self._returning.append((tenant, entry))
+                self._next()
+                await entry.turn
+        finally:
+            if not entry.turn.done() or entry.turn.cancelled():
+                entry.turn.cancel()
+                self._free -= 1
+                tenant.usage.add("running", 1)
+            tenant.usage.add("waiting", -1)
+            self._aside -= 1
+
     async def _wait(self, tenant: Tenant, memory_bytes: int) -> None:
         usage, limits = tenant.usage, tenant.limits
         if not tenant.waiting:
@@ -285,6 +342,10 @@ class Tenants:
 
     def _next(self) -> None:
         """Begin what can begin; who has begun something is last in the next round."""
+        for tenant, entry in list(self._returning):
+            if entry.turn.done() or self._begin(tenant, 0, entry.since):
+                self._returning.remove((tenant, entry))
+                resolve(entry.turn)
         begun = True
         while begun:
             begun = False

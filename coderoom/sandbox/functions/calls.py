@@ -112,7 +112,7 @@ async def while_a_person_decides() -> AsyncIterator[None]:
             yield
             return
         calls, call = found
-        async with calls.standing_still():
+        async with calls.standing_still(call.number):
             with contextlib.nullcontext() if call.deadline is None else call.deadline.paused():
                 yield
 
@@ -322,9 +322,12 @@ class Calls:
         context.run(_current.set, (self, call))
         return context
 
+    def standing_still(self, number: int) -> contextlib.AbstractAsyncContextManager[None]:
+        """Stop the cell as long as the context of any call lasts; this one is of the call with a number."""
+        return self._standing_still()
+
     @contextlib.asynccontextmanager
-    async def standing_still(self) -> AsyncIterator[None]:
-        """Stop the cell as long as the context of any call lasts."""
+    async def _standing_still(self) -> AsyncIterator[None]:
         async with self._stopping:
             if not self._decisions and self.is_open:
                 await self._stopped.enter_async_context(self._stop())

@@ -398,7 +398,8 @@ class RemoteCalls:
     ) -> None:
         self._session = session
         self._path = path
-        self._calls = Calls(session, functions, limits, self)
+        self._calls = _Calls(session, functions, limits, self)
+        self._calls.at_server = self._standing_still
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._keys: dict[int, str] = {}
@@ -436,6 +437,16 @@ class RemoteCalls:
     def limit_input(self) -> None:
         """Nothing to do: the size of an answer has a limit."""
 
+    @contextlib.asynccontextmanager
+    async def _standing_still(self, number: int) -> AsyncIterator[None]:
+        """Have the server stop the code, and its time limits, while somebody here decides about a call."""
+        path = f"{self._path}/calls/{self._keys.get(number, '-')}"
+        await self._session._tell("POST", f"{path}/pause")
+        try:
+            yield
+        finally:
+            await run_uncancellable(self._session._tell("POST", f"{path}/resume"))
+
     def _answer(self, message: dict[str, Any]) -> None:
         key = self._keys.pop(message.get("call", 0), "")
         if key:
@@ -445,6 +456,15 @@ class RemoteCalls:
     async def _send(self, path: str, body: dict[str, Any]) -> None:
         with contextlib.suppress(GoneError):  # The code does not wait for it any more.
             await self._session._engine.lease.client.ask("POST", path, body)
+
+
+class _Calls(Calls):
+    """Calls of a cell that the server stops; it counts the calls that are decided about by itself."""
+
+    at_server: Callable[[int], contextlib.AbstractAsyncContextManager[None]]
+
+    def standing_still(self, number: int) -> contextlib.AbstractAsyncContextManager[None]:
+        return self.at_server(number)
 
 
 def _merged(told: tuple[FunctionCall, ...], own: tuple[FunctionCall, ...]) -> tuple[FunctionCall, ...]:
