@@ -82,6 +82,8 @@ def test_what_it_takes_and_that_it_is_closed() -> None:
         sandbox.run("1")
     with pytest.raises(RequestError, match="not both"):
         SyncSandbox(Sandbox("none"), policy="restricted")
+    with pytest.raises(RequestError, match="the server has the wall"):
+        SyncSandbox("none", url="http://127.0.0.1:9")
 
 
 def test_one_that_nobody_closes_ends_with_its_object_and_with_the_program() -> None:
