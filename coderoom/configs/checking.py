@@ -41,7 +41,7 @@ from coderoom.configs.functions import tool_of
 from coderoom.configs.reading import Document
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
 from coderoom.configs.variables import References, resolve_all
-from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key, value_at
+from coderoom.configs.yaml import Location, did_you_mean, in_a_line, nearest, show, show_key, value_at
 from coderoom.configs.yaml import walk as every_value
 from coderoom.models.services import MODEL_VARIABLE, NO_KEY, OPENAI, UNKNOWN_MODEL, is_model_text
 
@@ -80,7 +80,9 @@ def check(
         if value == MASK:
             checked.warn(path, "the value is masked, as in a dump of AutoGen; write it, or a variable such as ${NAME}")
     walk = _Walk(checked, components, env, replace_models=replace_models)
-    return checked.finish(walk.component(resolved, (), kind))
+    cleaned = walk.component(resolved, (), kind)
+    _warn_of_unknown_agents(checked, cleaned)
+    return checked.finish(cleaned)
 
 
 def check_config(document: Document, schema: type[BaseModel]) -> Checked:
@@ -88,6 +90,23 @@ def check_config(document: Document, schema: type[BaseModel]) -> Checked:
     checked = Checked(document, References())
     walk = _Walk(checked, Components(()), {}, replace_models=False)
     return checked.finish(walk.config(document.data, schema, ()))
+
+
+def _warn_of_unknown_agents(checked: Checked, data: Any) -> None:
+    """Warn of names in `sources` and `handoffs` that nobody in the team has."""
+    kinds: dict[Location, Any] = dict(checked.components)
+    configs = {path: value_at(data, (*path, "config")) for path in kinds}
+    speaking = [config for path, config in configs.items() if kinds[path].component_type in ("agent", "team")]
+    names = {str(config["name"]) for config in speaking if config.get("name")}
+    if not all("name" in config or config.keys() & {"agent", "team", "participants"} for config in speaking):
+        return  # Others have names that their classes give them.
+    for path, config in configs.items():
+        for key in ("sources", "handoffs"):
+            for index, given in enumerate(config.get(key) or () if isinstance(config.get(key), list) else ()):
+                name, place = given.get("target") if isinstance(given, dict) else given, (*path, "config", key, index)
+                if isinstance(name, str) and name not in {*names, "user"} and place not in checked.unresolved:
+                    hint = did_you_mean(name, sorted(names)) or f"; the names are {', '.join(sorted(names))}"
+                    checked.warn(place, f"nobody in the team has the name {name!r}{hint}")
 
 
 class _Walk:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.configs import check_team, load_team
+from coderoom.configs import check_team, load_team, team_warnings
 from coderoom.errors import ConfigError
 from tests.configs.config_files import TEAM, changed, found, one, write
 from tests.support.commands import ROOT
@@ -377,3 +377,22 @@ def test_every_key_of_a_component_is_in_the_table_of_the_docs() -> None:
         module, _, name = provider.rpartition(".")
         config = getattr(importlib.import_module(module), name).component_config_schema
         assert config.model_fields.keys() <= set(re.findall(r"`(\w+)`", keys)), provider
+
+
+def test_names_that_nobody_has_are_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(
+        "provider: coderoom.teams.CodingTeam\n"
+        "config:\n"
+        "  participants:\n"
+        "    - {provider: coderoom.agents.CodeActAgent, config: {name: actor, handoffs: [user, revewer]}}\n"
+        "    - {provider: coderoom.agents.ReviewerAgent, config: {name: reviewer, model_client: "
+        "{provider: OpenAIChatCompletionClient, config: {model: gpt-4o}}}}\n"
+        "  termination_condition:\n"
+        "    provider: coderoom.teams.TextMentionTermination\n"
+        "    config: {text: DONE, sources: [actor, somebody]}\n"
+    )
+    handoff, source = team_warnings(path)
+    assert (handoff.line, source.line) == (4, 8)
+    assert handoff.message.endswith("'revewer'; did you mean 'reviewer'?")
+    assert source.message.endswith("'somebody'; the names are actor, reviewer")
