@@ -46,8 +46,8 @@ from coderoom.runs.item_run import (
 from coderoom.runs.items import BadLine, Item, read_items
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.pages.batch import write_batch_page
-from coderoom.runs.pages.frame import write_styles
-from coderoom.runs.pages.run import STYLES, run_page
+from coderoom.runs.pages.frame import write_shared
+from coderoom.runs.pages.run import SCRIPTS, STYLES, run_page
 from coderoom.runs.team_run import (
     WORKSPACE_VARIABLE,
     RunRequest,
@@ -416,8 +416,8 @@ class _BatchSpending(Spending):
 def _write_page(page: Path, path: Path, entry: RunEntry) -> None:
     journal = Journal(path)
     try:
-        write_styles(page.parent / "assets", STYLES)
-        html = run_page(journal, entry, trail=[("Batch", "../index.html")], styles_at="assets")
+        write_shared(page.parent / "assets", STYLES, SCRIPTS)
+        html = run_page(journal, entry, trail=[("Batch", "../index.html")], shared_at="assets")
         page.write_text(html, encoding="utf-8")
     finally:
         journal.close()

@@ -240,11 +240,7 @@ class RunRecord:
     @property
     def why_failed(self) -> str:
         """Why the last agent that ran code made no further attempt, in words; empty if its code did not fail."""
-        reason = self.agent_stop_reason
-        if self.outcome not in {Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED} or reason is None:
-            return ""
-        reasons = [*StopReason, *generation.StopReason]  # A `CodeGeneratorAgent` has reasons of its own.
-        return next((each.words for each in reasons if each == reason), reason)
+        return why_failed(self.outcome, self.agent_stop_reason)
 
     @property
     def answer(self) -> str:
@@ -469,3 +465,11 @@ def watching(team: Any) -> Iterator[None]:
             if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
                 stack.callback(watch_questions(agent))
         yield
+
+
+def why_failed(outcome: str | None, reason: str | None) -> str:
+    """Why an agent whose code has ended with an outcome made no further attempt, in words; empty if it did not fail."""
+    if outcome not in {Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED} or reason is None:
+        return ""
+    reasons = [*StopReason, *generation.StopReason]  # A `CodeGeneratorAgent` has reasons of its own.
+    return next((each.words for each in reasons if each == reason), reason)

@@ -86,10 +86,13 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
         verdict = {"n/3": "not passed", "n/2": '<span class="badge good">ok</span>'}.get(result.id, "")
         assert verdict in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
         assert result.answer in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
-    [styles] = (tmp_path / "out" / "pages" / "assets").iterdir()  # Which all pages share.
+    styles, scripts = sorted((tmp_path / "out" / "pages" / "assets").iterdir(), key=lambda path: path.suffix)
     text = (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
     assert f'<link rel="stylesheet" href="assets/{styles.name}">' in text
+    [nonce] = re.findall(rf'<script src="assets/{scripts.name}" nonce="([^"]+)">', text)
+    assert f"script-src 'nonce-{nonce}'" in text
     assert "<style" not in text
+    assert "<script>" not in text
     table = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()
     assert [Result(**row) for row in table] == [*read_results(tmp_path / "out")]
 

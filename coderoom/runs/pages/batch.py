@@ -27,7 +27,7 @@ from coderoom.runs.batch_report import (
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
 from coderoom.runs.items import BadLine
 from coderoom.runs.pages.charts import histogram_svg, interval_svg, shares_svg
-from coderoom.runs.pages.frame import badge, facts_html, page_of, text_html
+from coderoom.runs.pages.frame import badge, facts_html, page_of, path_html, text_html
 
 _SIGNS: Final = {PASSED: "✓", NOT_PASSED: "✕", UNCHECKED: "•", ERRORED: "!"}
 STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", UNCHECKED: "dim", ERRORED: "warn"}
@@ -122,7 +122,7 @@ def batch_page(
     groups = list(summary.tags.groups())
     parts = [
         f"<h1>Batch</h1>{_headline(summary)}",
-        facts_html({name: text_html(value) for name, value in [*about, *lines]}),
+        facts_html({name: path_html(value) for name, value in [*about, *lines]}),
         "".join(f'<p class="notice">{text_html(each)}</p>' for each in [*summary.warnings, *notes]),
         _bad_lines(bad_lines),
         _by_tag(summary),

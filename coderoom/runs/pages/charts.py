@@ -27,6 +27,13 @@ def histogram_svg(values: Sequence[float], name: str, unit: Callable[[float], st
     if not values:
         return ""
     ordered = sorted(values)
+    middle, late = (ordered[math.ceil(part * len(ordered)) - 1] for part in (0.5, 0.9))
+    words = f"median {unit(middle)}, 90 % up to {unit(late)}, most {unit(ordered[-1])}"
+    is_one = ordered[0] == ordered[-1]
+    shown = f"{unit(middle)} each" if is_one else words
+    caption = f'<figcaption><b>{escape(name)}</b> <span class="dim">{escape(shown)}</span></figcaption>'
+    if is_one:
+        return f"<figure>{caption}</figure>"
     edges = _edges(ordered[0], ordered[-1])
     counts = [0] * (len(edges) - 1)
     for value in ordered:
@@ -52,10 +59,8 @@ def histogram_svg(values: Sequence[float], name: str, unit: Callable[[float], st
         f'<text x="{_LEFT - 4}" y="{_TOP + 8}" text-anchor="end">{most:,}</text>'
         f'<text x="{_LEFT - 4}" y="{base}" text-anchor="end">0</text>'
     )
-    middle, late = (ordered[math.ceil(part * len(ordered)) - 1] for part in (0.5, 0.9))
-    words = f"median {unit(middle)}, 90 % up to {unit(late)}, most {unit(ordered[-1])}"
     return (
-        f'<figure><figcaption><b>{escape(name)}</b> <span class="dim">{escape(words)}</span></figcaption>'
+        f"<figure>{caption}"
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(f"{name}: {words}")}">'
         f"{bars}{axes}{labels}</svg></figure>"
     )

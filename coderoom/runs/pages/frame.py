@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import secrets
 from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -50,9 +51,9 @@ def page_of(
     scripts: Sequence[str] = (),
     live: bool = False,
     trail: Sequence[tuple[str, str]] = (),
-    styles_at: str = "",
+    shared_at: str = "",
 ) -> str:
-    """A page in one file, which loads nothing from elsewhere, but its styles if other pages share them.
+    """A page in one file, which loads nothing from elsewhere, but its styles and scripts if other pages share them.
 
     Args:
         title: The title, as text.
@@ -61,17 +62,24 @@ def page_of(
         scripts: Files of `static/` that run in the page.
         live: Whether the page comes from a server, which its scripts and forms may ask; htmx is in it then.
         trail: The pages above this one, as names and links.
-        styles_at: The folder that has the styles, by `write_styles`, as an address; empty: they are in the page.
+        shared_at: The folder that has them, by `write_shared`, as an address; empty: they are in the page.
     """
-    name, style = _shared(styles)
-    style = f'<link rel="stylesheet" href="{escape(styles_at)}/{name}">' if styles_at else f"<style>{style}</style>"
-    # Not so scripts: no browser checks the integrity of a file that is opened without a server.
-    styles_from = "'unsafe-inline' 'self' file:" if styles_at else "'unsafe-inline'"
-    texts = [_static(name) for name in (*(_LIVE_SCRIPTS if live else ()), *scripts)]
-    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
+    scripts = (*(_LIVE_SCRIPTS if live else ()), *scripts)
+    if shared_at:
+        at, (styles_name, _), (scripts_name, _) = escape(shared_at), _together(styles), _together(scripts)
+        style = f'<link rel="stylesheet" href="{at}/{styles_name}">'
+        # Browsers check the integrity of no file that is opened without a server. The page cannot know this in advance.
+        nonce = secrets.token_urlsafe(16)
+        code = f'<script src="{at}/{scripts_name}" nonce="{nonce}"></script>' * bool(scripts)
+        styles_from, scripts_from = "'unsafe-inline' 'self' file:", f"'nonce-{nonce}'"
+    else:
+        style, texts = f"<style>{_together(styles)[1]}</style>", [_static(name) for name in scripts]
+        code = "".join(f"<script>{text}</script>" for text in texts)
+        hashes = (base64.b64encode(sha256(text.encode()).digest()).decode() for text in texts)
+        styles_from, scripts_from = "'unsafe-inline'", " ".join(f"'sha256-{each}'" for each in hashes)
     source = "'self'" if live else "'none'"
     policy = f"{_POLICY}; style-src {styles_from}; connect-src {source}; form-action {source}" + (
-        f"; script-src {hashes}" if texts else ""
+        f"; script-src {scripts_from}" if scripts else ""
     )
     htmx = f'<meta name="htmx-config" content="{escape(json.dumps(_HTMX))}">' if live else ""
     above = "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
@@ -84,24 +92,25 @@ def page_of(
         f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'
         f'<li aria-current="page" dir="auto">{text_html(title)}</li></ol></nav></header>\n'
         f'<main id="main" tabindex="-1">\n{body}\n</main>\n'
-        f"{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
+        f"{code}</body></html>\n"
     )
 
 
-def write_styles(folder: Path, styles: Sequence[str]) -> None:
-    """Write the styles of pages that share them into a folder, which is made; its pages know the name of the file."""
-    name, style = _shared(styles)
-    if not (folder / name).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        new = folder / f"{name}.{os.getpid()}.{get_ident()}"
-        new.write_text(style, encoding="utf-8")
-        new.replace(folder / name)
+def write_shared(folder: Path, styles: Sequence[str], scripts: Sequence[str]) -> None:
+    """Write what pages share into a folder, which is made; they know the names of the files."""
+    for name, text in (_together(styles), _together(scripts)):
+        if not (folder / name).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            new = folder / f"{name}.{os.getpid()}.{get_ident()}"
+            new.write_text(text, encoding="utf-8")
+            new.replace(folder / name)
 
 
-def _shared(styles: Sequence[str]) -> tuple[str, str]:
-    """The styles of a page, and the name of a file with them, which is another one when they have changed."""
-    style = f"{_style()}{''.join(map(_static, styles))}"
-    return f"{sha256(style.encode()).hexdigest()[:16]}.css", style
+def _together(names: Sequence[str]) -> tuple[str, str]:
+    """Styles or scripts as one, and the name of a file with them, which is another one when they have changed."""
+    is_code = any(name.endswith(".js") for name in names)
+    text = ("" if is_code else _style()) + "\n".join(map(_static, names))
+    return f"{sha256(text.encode()).hexdigest()[:16]}.{'js' if is_code else 'css'}", text
 
 
 def polled(name: str, body: str, *, seconds: int = 1) -> str:
@@ -139,6 +148,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.1f} h"
+
+
+def path_html(path: object) -> str:
+    """A path or an address, which may have a line break after each of its parts."""
+    return text_html(path).replace("/", "/<wbr>")
 
 
 def facts_html(facts: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from coderoom.runs.pages.frame import (
     folded_html,
     page_of,
     part_html,
+    path_html,
     polled,
     prose_html,
     section_html,
@@ -30,10 +31,11 @@ from coderoom.runs.pages.run_requests import usage_html
 from coderoom.runs.pages.run_story import FOOLED, Mark, outline_html
 from coderoom.runs.pages.run_time import time_html
 from coderoom.runs.pages.run_told import ToldRun
-from coderoom.runs.record import network_in, network_words, output_beside
+from coderoom.runs.record import network_in, network_words, output_beside, why_failed
 from coderoom.steps import CODE, MODEL
 
 STYLES: Final = ("run.css",)
+SCRIPTS: Final = ("tables.js", "run.js")
 """Files of `static/`, besides those of all pages."""
 _LONGEST_HEADING: Final = 200
 _LONGEST_TITLE: Final = 80
@@ -74,7 +76,7 @@ def run_page(
     live: bool = False,
     trail: Sequence[tuple[str, str]] = (),
     have: Container[str] | None = None,
-    styles_at: str = "",
+    shared_at: str = "",
     told: ToldRun | None = None,
 ) -> str:
     """The page of a run, as HTML.
@@ -86,7 +88,7 @@ def run_page(
         trail: The pages above it, as names and links.
         have: The versions of the parts that a live page has already. Then this is only what changes in it, in which
             those parts are empty; `None`: the whole page.
-        styles_at: The folder with `STYLES`, as an address; empty: they are in the page.
+        shared_at: The folder with `STYLES` and `SCRIPTS`, as an address; empty: they are in the page.
         told: The run as its page had it before; `None`: it is told from its begin.
     """
     is_whole, have = have is None, have or ()
@@ -118,10 +120,10 @@ def run_page(
         title,
         body + _TOOLS,
         styles=STYLES,
-        scripts=["tables.js", "run.js"],
+        scripts=SCRIPTS,
         live=live,
         trail=[("Runs", "./")] if live else trail,
-        styles_at=styles_at,
+        shared_at=shared_at,
     )
 
 
@@ -149,10 +151,10 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
     shown, printed = "".join(_shown(journal, entry, steps)), folded_html(output) if output else ""
     if output.count("\n") > _MOST_PRINTED:
         printed = f"<details><summary>output, {counted(output.count(chr(10)), 'line')}</summary>{printed}</details>"
-    if words or shown:
+    if words or shown or printed:
         inner = "".join(f"<div>{part}</div>" for part in (words, shown) if part)
         body = f'<div class="beside">{inner}</div>{printed}'
-        parts.append(section_html("answer", "Answer" if words else "Shown", body, "card answer"))
+        parts.append(section_html("answer", "Answer" if words else "The last output", body, "card answer"))
     # Other facts are those of the last task, and of the end.
     whole: Mapping[str, Any] = facts.get("whole") or facts
     tasks = sum(step.kind == TASK for step in steps)
@@ -165,12 +167,13 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
     hosts = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
     attempts, began = whole.get("attempts"), datetime.fromtimestamp(entry.started).astimezone()
     grid = {
-        "file" if entry.command == "exec" else "team": text_html(entry.name),
-        "model": text_html(entry.model or ", ".join(models)),
+        "file" if entry.command == "exec" else "team": path_html(entry.name),
+        "model": path_html(entry.model or ", ".join(models)),
         "began": f'<span class="nowrap">{began:%Y-%m-%d %H:%M:%S %Z}</span>',
         "tasks": f"{tasks:,}" if tasks > 1 else "",
         "time": f"{whole['seconds']:.1f} s{of_last}" if "seconds" in whole else "",
         "stopped": text_html(reason),
+        "gave up": text_html(why_failed(facts.get("outcome"), facts.get("agent_stop_reason"))),
         "attempts": f"{attempts:,}{of_last}" if attempts else "",
         "tokens": f"{tokens:,}" if tokens else "",
         "cost": "" if cost is None else in_dollars(cost),
@@ -237,7 +240,7 @@ def _shown(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
 
 
 def _files(files: Sequence[str]) -> str:
-    listed = "<br>".join(map(text_html, files))
+    listed = "<br>".join(map(path_html, files))
     return f"<details><summary>{counted(len(files), 'file')}</summary>{listed}</details>" if len(files) > 1 else listed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from coderoom._util.text import counted, in_dollars
+from coderoom.agents import metadata as keys
 from coderoom.generation import TestsRun
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import Journal, RunEntry, Step
@@ -44,6 +46,7 @@ from coderoom.steps import MODEL
 
 FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
 _MOST_LINES: Final = 2_000
+_FEW_CALLS: Final = 5
 _OPEN_LINES: Final = 40
 """A difference with so many lines is open, if most of the code is as before."""
 _MOST_HIGHLIGHTED: Final = 20_000
@@ -237,7 +240,8 @@ class StoryHtml:
         mark = self._attempts.pop(told.source + told.branch, None) or self._mark(told, "output")
         mark.style, mark.outcome = style, outcome
         end = "" if told.ran else f" {text_html(told.end)}"
-        return f"<p>{badge(outcome, style)}{end}</p>{self._ended(output, outcome, told.files, told.network)}"
+        calls = _calls(json.loads(told.facts.get(keys.CALLS, "[]")))
+        return f"<p>{badge(outcome, style)}{end}</p>{self._ended(output, outcome, told.files, told.network)}{calls}"
 
     def _branching(self, told: Branching) -> str:
         old, last = self._before.get(told.source, ""), dict[str, str]()
@@ -329,6 +333,14 @@ def _name_of(told: Entry) -> str:
         case Decision():
             return f"{told.source}, decision"
     return "task" if told.source == USER else told.source
+
+
+def _calls(calls: Sequence[str]) -> str:
+    """The calls of functions of the host that code has made; some few can be seen at once."""
+    is_open = " open" * (len(calls) <= _FEW_CALLS)
+    listed = "".join(f'<li dir="auto"><code>{text_html(call)}</code></li>' for call in calls)
+    words = counted(len(calls), "call") + " of functions"
+    return f"<details{is_open}><summary>{words}</summary><ol>{listed}</ol></details>" if calls else ""
 
 
 def _changed(sign: str, lines: Iterable[str]) -> str:

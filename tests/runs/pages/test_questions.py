@@ -170,3 +170,6 @@ async def test_questions_about_two_batches(tmp_path: Path) -> None:
         await page.locator(".reasons summary").first.click()
         await page.locator(".reasons").get_by_role("link", name="item-0").click()
         await expect(page.get_by_text("not passed").first).to_be_visible()
+        # Its scripts are beside it.
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
