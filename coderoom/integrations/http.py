@@ -11,13 +11,14 @@ import logging
 import resource
 import signal
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from coderoom._util.tasks import resolve
 from coderoom.errors import RequestError
 from coderoom.integrations.tool import missing
 
@@ -42,6 +43,7 @@ _UNREAD_LOOKS: Final = 6
 _SMALL: Final = 256 * 1024
 _MOST_CONNECTIONS: Final = 8_192
 _MOST_QUEUED: Final = 2_048
+_MOST_BEGUN: Final = 4
 _MOST_ACCEPTED: Final = 2  # At a time, so that processes that listen at one socket share the work.
 _NOTICE_SECONDS: Final = 2.0  # So long a server that ends says so before it refuses requests.
 _CLOSE: Final = {"Connection": "close"}
@@ -50,6 +52,40 @@ _log: Final = logging.getLogger("coderoom.integrations")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+
+class Turns:
+    """Lets a few requests of each caller begin in one pass of the event loop.
+
+    So a thousand connections of one caller do not delay the requests of another, and each gets its answer no later.
+    """
+
+    def __init__(self) -> None:
+        self._begun: Counter[Any] = Counter()
+        self._waiting: dict[Any, deque[asyncio.Future[None]]] = {}
+
+    async def take(self, caller: Any) -> None:
+        """Wait until a request of a caller may begin."""
+        loop = asyncio.get_running_loop()
+        if not self._begun:
+            loop.call_soon(self._next, loop)
+        if self._begun[caller] < _MOST_BEGUN:
+            self._begun[caller] += 1
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun.clear()
+        for caller, waiting in list(self._waiting.items()):
+            for turn in [waiting.popleft() for _ in range(min(_MOST_BEGUN, len(waiting)))]:
+                resolve(turn)
+                self._begun[caller] += 1
+            if not waiting:
+                del self._waiting[caller]
+        if self._begun:
+            loop.call_soon(self._next, loop)
 
 
 class Guard:
@@ -65,6 +101,7 @@ class Guard:
     def __init__(self, app: WebApp, tokens: Sequence[str] = ()) -> None:
         self._app = app
         self._held: Counter[Any] = Counter()
+        self._turns = Turns()
         self._tokens = [token.encode() for token in tokens]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -75,9 +112,11 @@ class Guard:
         headers = dict(scope["headers"])
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+            await self._turns.take(None)
             await failure(403, "Requests from other web pages are not allowed.", **_CLOSE)(scope, receive, send)
             return
         caller = self.caller_of(scope, headers)
+        await self._turns.take(caller)
         if caller is None:
             why = "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong."
             await failure(401, why, **_CLOSE, **{"WWW-Authenticate": "Bearer"})(scope, receive, send)

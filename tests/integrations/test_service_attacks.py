@@ -18,7 +18,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from coderoom.integrations.http import Guard, Message, Receive, Send
+from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from tests.integrations.service import client_of, serving
 
 _HUGE = 10**30
@@ -184,6 +184,24 @@ async def test_bodies_of_one_caller_have_a_limit_together() -> None:
     go_on.set()
     assert await asyncio.gather(first, *others) == [200, 200, 200]
     assert await send("one-token", 1_200_000) == 200
+
+
+async def test_a_thousand_requests_of_one_caller_do_not_come_before_one_of_another() -> None:
+    begun: list[int] = []
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        begun.append(scope[CALLER])
+        await PlainTextResponse("ok")(scope, receive, send)
+
+    transport = httpx.ASGITransport(Guard(app, ["one-token", "other-token"]))
+
+    async def send(token: str) -> int:
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            return (await client.get("/", headers={"Authorization": f"Bearer {token}"})).status_code
+
+    tokens = ["one-token"] * 1_000 + ["other-token"] + ["no-token"] * 100
+    assert await asyncio.gather(*map(send, tokens)) == [200] * 1_001 + [401] * 100
+    assert begun.index(1) < 100
 
 
 def test_files_of_checkpoints_count_until_they_are_given_back(url: str) -> None:

@@ -235,6 +235,7 @@ class _ServiceGuard(Guard):
         try:
             await super().__call__(scope, receive, sent)
         except AdmissionError as error:
+            await self._turns.take(None)
             await error.response(scope, receive, sent)
         finally:
             if not scope.get(FORWARDED):
