@@ -38,9 +38,17 @@ def name_inside(name: str) -> str:
         RequestError: It is not in the workspace.
     """
     inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
-    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
+    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside or not _is_encodable(inside):
         raise RequestError(f"Filename is not in the workspace: {name!r}. Name a file inside the work directory.")
     return inside
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def open_inside(root: Path, name: str) -> BinaryIO:

@@ -110,10 +110,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        origin = headers.get(b"origin")
-        if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+        fault = _fault_of(headers)
+        if fault is not None:
             await self._turns.take(None)
-            await failure(403, "Requests from other web pages are not allowed.", **_CLOSE)(scope, receive, send)
+            status, why = fault
+            await failure(status, why, **_CLOSE)(scope, receive, send)
             return
         caller = self.caller_of(scope, headers)
         await self._turns.take(caller)
@@ -196,6 +197,16 @@ class Guard:
             await self._app(scope, receive, send)
         except Exception:
             _log.exception("A request has failed. This is a bug in CodeRoom.")
+
+
+def _fault_of(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    """The status and the reason for which a request with these headers is refused, whoever sends it."""
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+        return 403, "Requests from other web pages are not allowed."
+    if b"content-length" in headers and b"transfer-encoding" in headers:  # A proxy may see another end of it.
+        return 400, "A request may have only one of the headers 'Content-Length' and 'Transfer-Encoding'."
+    return None
 
 
 class _Impatient(H11Protocol):

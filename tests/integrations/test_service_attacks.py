@@ -221,6 +221,41 @@ def test_files_of_checkpoints_count_until_they_are_given_back(url: str) -> None:
         assert used(client, "disk_bytes") == 0
 
 
+def test_memory_of_checkpoints_counts_until_they_are_given_back(url: str) -> None:
+    with client_of(url, "small") as client:
+        box = client.post("/v1/sandboxes", json={"options": {"limits": {"memory_bytes": 400 << 20}}}).json()["id"]
+        session = client.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        checkpoints = f"/v1/sessions/{session}/checkpoints"
+        fill = {"code": "x = b'x' * (200 << 20)"}
+        assert client.post(f"/v1/sessions/{session}/cells", json=fill).json()["outcome"] == "ok"
+        kept = [client.post(checkpoints, json={}) for _ in range(4)]
+        assert [each.status_code for each in kept] == [201, 201, 201, 429]
+        client.delete(f"{checkpoints}/{kept[0].json()['id']}")
+        assert client.post(checkpoints, json={}).status_code == 201
+        client.delete(f"/v1/sandboxes/{box}")
+        assert client.post("/v1/run", json={"code": "1"}).json()["outcome"] == "ok"
+
+
+def test_text_that_is_no_unicode_gets_an_answer(url: str) -> None:
+    of_json = {"Content-Type": "application/json"}
+    with client_of(url) as client:
+        for metadata in ({"a\ud800": "b"}, {"a": ["\ud800"]}, {"a": float("nan")}):
+            wanted = json.dumps({"metadata": metadata})
+            assert client.post("/v1/sandboxes", content=wanted, headers=of_json).status_code == 400
+        path = f"/v1/sandboxes/{client.post('/v1/sandboxes', json={'files': True}).json()['id']}"
+        assert client.post(f"{path}/run", json={"code": "open(b'\\xff', 'w').close()"}).json()["outcome"] == "ok"
+        names = json.dumps({"names": ["\ud800"]})
+        assert client.post(f"{path}/archive", content=names, headers=of_json).status_code == 400
+        assert [each["name"] for each in client.get(f"{path}/files").json()["files"]] == ["\udcff"]
+        assert len(client.get(f"{path}/archive").content) >= 1024
+        client.delete(path)
+        _, inside = e2b_sandbox(client)
+        wanted = json.dumps({"code": "1", "context_id": "\ud800"})
+        answer = httpx.post(f"{url}/execute", content=wanted, headers={**inside, **of_json})
+        assert (answer.status_code, "\ud800" in answer.json()["message"]) == (404, True)
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
 def test_programs_count_as_memory_of_their_tenant(url: str) -> None:
     sleep = {"argv": ["sleep", "1000"]}
     with client_of(url, "small") as small, client_of(url) as other:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import ExitStack, aclosing
 from typing import Annotated, Any, Final, Literal
@@ -12,14 +11,14 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from coderoom import __version__
 from coderoom.errors import RequestError
 from coderoom.integrations.http import CALLER
 from coderoom.integrations.service import files
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
-from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.failures import Json, NotFoundError
 from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, LimitedStream, sent_events, unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants, Turn
@@ -322,19 +321,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
 
     @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
     async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:
-        kept = boxes.session(tenant, id)
-        key, disk = secrets.token_hex(8), kept.box.sandbox.limits.disk_bytes if body.files else 0
-        tenant.take(disk_bytes=disk)
-        kept.kept_bytes[key] = disk
-        try:
-            with kept.box:
-                made = await kept.session.checkpoint(files=body.files)
-        except BaseException:
-            kept.forget(key)
-            raise
-        if key in kept.kept_bytes:  # Otherwise the session was closed meanwhile.
-            kept.checkpoints[key] = made
-        return {"id": key}
+        return {"id": await boxes.session(tenant, id).checkpoint(body.files)}
 
     @api.post("/sessions/{id}/checkpoints/{checkpoint}/rollback", summary="Return to a state", status_code=204)
     async def rollback(id: str, checkpoint: str, tenant: Caller) -> None:
@@ -398,7 +385,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
                 raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
 
         running = judge.run(tenant, body.code, tests, timeout=body.timeout, shared=body.shared)
-        return JSONResponse({"verdicts": [to_jsonable_python(each) for each in await unless_left(request, running)]})
+        return Json({"verdicts": [to_jsonable_python(each) for each in await unless_left(request, running)]})
 
     @api.get("/", summary="What this server is")
     async def about() -> dict[str, Any]:

@@ -65,7 +65,7 @@ class KeptSession:
         calls: The calls of its cells to functions of the client.
         memory_bytes: How much of the tenant's memory counts for it: the most that its cells have had; while a program
             runs, its limit.
-        kept_bytes: What the files of checkpoints may have, by the ids of these.
+        kept_amounts: What counts for its tenant of checkpoints, by the ids of these.
     """
 
     id: str
@@ -76,15 +76,38 @@ class KeptSession:
     processes: dict[str, Process] = field(default_factory=dict)
     calls: ClientCalls = field(default_factory=ClientCalls)
     memory_bytes: int = 0
-    kept_bytes: dict[str, int] = field(default_factory=dict)
+    kept_amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     _peak: int = 0
     _programs: set[Process] = field(default_factory=set)
 
     def forget(self, *ids: str) -> None:
-        """Forget checkpoints, and give back what their files may have."""
+        """Forget checkpoints, and give back what counts for them."""
         for id in ids:
             self.checkpoints.pop(id, None)
-            self.box.tenant.give(disk_bytes=self.kept_bytes.pop(id, 0))
+            self.box.tenant.give(**self.kept_amounts.pop(id, {}))
+
+    async def checkpoint(self, files: bool) -> str:
+        """Keep the state, and return the id of the checkpoint.
+
+        Raises:
+            TooMuchError: The tenant has not so much memory or disk left.
+        """
+        key, tenant = secrets.token_hex(8), self.box.tenant
+        amounts = {"disk_bytes": self.box.sandbox.limits.disk_bytes if files else 0, "memory_bytes": self._peak}
+        tenant.take(**amounts)
+        self.kept_amounts[key] = amounts
+        try:
+            with self.box:
+                made = await self.session.checkpoint(files=files)
+        except BaseException:
+            self.forget(key)
+            raise
+        if key in self.kept_amounts:  # Otherwise the session was closed meanwhile.
+            self.checkpoints[key] = made
+            grown = self._peak - amounts["memory_bytes"]  # By a cell that ran until now.
+            amounts["memory_bytes"] += grown
+            tenant.usage.add("memory_bytes", grown)
+        return key
 
     def note(self, result: ExecutionResult) -> None:
         """Note what a cell has used."""
@@ -95,7 +118,7 @@ class KeptSession:
         """Return to a fresh state."""
         with self.box:
             await self.session.restart()
-        self.forget(*self.kept_bytes, *self.checkpoints)
+        self.forget(*self.kept_amounts)
         self._peak = 0
         self._count()
 
@@ -342,8 +365,7 @@ class Boxes:
             RequestError: An option is wrong, or not for clients.
             TooMuchError: The tenant has too many.
         """
-        if len(_key(more.get("metadata", {}))) > _LARGEST_METADATA:
-            raise RequestError(f"The metadata of a sandbox may have {_LARGEST_METADATA:,} bytes.")
+        _check_metadata(more.get("metadata", {}))
         config = self._config(tenant, options)
         disk = config.limits.disk_bytes if files else 0
         tenant.take(sandboxes=1, disk_bytes=disk)
@@ -411,7 +433,7 @@ class Boxes:
         """
         with kept.box:
             await kept.session.become(fork.session)
-        kept.forget(*kept.kept_bytes, *kept.checkpoints)
+        kept.forget(*kept.kept_amounts)
         await self.close_session(fork)
 
     async def close_session(self, kept: KeptSession) -> None:
@@ -420,7 +442,7 @@ class Boxes:
             return
         kept.box.sessions.pop(kept.id, None)
         kept.box.tenant.give(sessions=1, memory_bytes=kept.memory_bytes)
-        kept.forget(*kept.kept_bytes, *kept.checkpoints)
+        kept.forget(*kept.kept_amounts)
         await run_uncancellable(kept.session.close())
 
     async def end(self, box: Box) -> None:
@@ -557,6 +579,15 @@ def _is_installed(name: str) -> bool:
             return False
         places = list(found.submodule_search_locations or ())
     return True
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    try:
+        size = len(json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode())
+    except ValueError as error:  # Whoever lists the sandboxes could not read it.
+        raise RequestError("The metadata of a sandbox has numbers or text that JSON cannot have.") from error
+    if size > _LARGEST_METADATA:
+        raise RequestError(f"The metadata of a sandbox may have {_LARGEST_METADATA:,} bytes.")
 
 
 def _check_environment(env: Mapping[str, Any]) -> None:

@@ -18,12 +18,13 @@ from typing import Any, Final, Literal, TypeVar
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 from coderoom.integrations.http import CALLER
 from coderoom.integrations.service.api import body_of
 from coderoom.integrations.service.boxes import Box, Boxes
+from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
 from coderoom.outcome import Outcome
@@ -371,4 +372,4 @@ def _invalid(error: ValueError) -> Response:
     found: list[Any] = [{"type": "value_error", "loc": [], "msg": str(error)}]
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False, include_context=False, include_input=False)
-    return JSONResponse({"detail": [{**each, "loc": ["body", *each["loc"]]} for each in found]}, 422)
+    return Json({"detail": [{**each, "loc": ["body", *each["loc"]]} for each in found]}, 422)

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from coderoom import __version__
 from coderoom.contracts import WebApp
@@ -35,7 +35,7 @@ from coderoom.integrations.service.e2b import (
     is_signed,
     make_e2b,
 )
-from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
+from coderoom.integrations.service.failures import Json, NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
@@ -97,7 +97,12 @@ class SandboxServer:
         judge = SharedJudge(self._judge, places, self._tenants)
         self._draining = False
         self._app = FastAPI(
-            title="CodeRoom sandbox service", version=__version__, lifespan=self._running, docs_url=None, redoc_url=None
+            title="CodeRoom sandbox service",
+            version=__version__,
+            lifespan=self._running,
+            docs_url=None,
+            redoc_url=None,
+            default_response_class=Json,
         )
         self._e2b = E2BSandboxes(self._boxes)
         self._routers = (
@@ -293,7 +298,7 @@ class _ServiceGuard(Guard):
             if is_inside(scope) or is_control(scope):
                 raise AdmissionError.of(error, is_inside(scope)) from None
             status, facts, more = failure_of(error)
-            await JSONResponse(facts, status, more)(scope, receive, send)
+            await Json(facts, status, more)(scope, receive, send)
             return
         with below_client(dict(scope["headers"])):
             await super()._pass_on(scope, receive, send)
@@ -316,13 +321,13 @@ def _tokens(headers: Mapping[bytes, bytes]) -> Iterable[bytes]:
 
 async def _failed(_: Request, error: Exception) -> Response:
     status, facts, headers = failure_of(error)
-    return JSONResponse(facts, status, headers)
+    return Json(facts, status, headers)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {403: "not_allowed", 404: "not_found", 405: "not_allowed"}.get(error.status_code, "bad_request")
-    return JSONResponse(told(code, f"{error.detail}."), error.status_code, error.headers)
+    return Json(told(code, f"{error.detail}."), error.status_code, error.headers)
 
 
 async def _left(_: Request, error: Exception) -> Response:

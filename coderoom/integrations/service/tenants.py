@@ -47,8 +47,8 @@ class TenantLimits(BaseModel):
     memory_bytes: int = Field(
         default=64 * _GIB,
         ge=64 * MIB,
-        description="Memory: of what runs, and of a session with programs, the limit counts; of an idle session, the "
-        "most that it has had.",
+        description="Memory: of what runs, and of a session with programs, the limit counts; of an idle session and "
+        "of each checkpoint, the most that it has had.",
     )
     disk_bytes: int = Field(
         default=64 * _GIB, ge=MIB, description="Files: of each sandbox with files, the limit `disk_bytes` counts."

@@ -17,9 +17,9 @@ from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
-from coderoom.integrations.service.failures import failure_of
+from coderoom.integrations.service.failures import Json, failure_of
 from coderoom.integrations.service.streams import kept_alive
 
 Facts = dict[str, Any]
@@ -64,7 +64,7 @@ def rpc_error(error: Exception) -> RpcError:
 
 def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error as the clients read it."""
-    return JSONResponse({"code": status, "message": message}, status, headers)
+    return Json({"code": status, "message": message}, status, headers)
 
 
 class E2BRoute(APIRoute):
@@ -95,7 +95,7 @@ def _told(request: Request, error: RpcError) -> Response:
     facts = {"code": error.code, "message": str(error)}
     if _is_streamed(request):
         return Response(_frame({"error": facts}, _LAST), media_type=_STREAMED)
-    return JSONResponse(facts, error.status)
+    return Json(facts, error.status)
 
 
 async def message_of(request: Request, kind: type[M]) -> M:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from coderoom.errors import RequestError
 from coderoom.integrations.http import CALLER
@@ -31,7 +31,7 @@ from coderoom.integrations.service.e2b.sandboxes import (
     E2BSandboxes,
     moment,
 )
-from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.failures import Json, NotFoundError
 from coderoom.integrations.service.files import files_of
 from coderoom.integrations.service.peers import FORWARDED
 from coderoom.integrations.service.tenants import Tenant
@@ -111,7 +111,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             default_context(sandbox, language)
         sandboxes.add(sandbox)
         sandboxes.set_time(sandbox, body.timeout)
-        return JSONResponse(_made(sandbox), 201)
+        return Json(_made(sandbox), 201)
 
     @routes.get("/sandboxes")
     @routes.get("/v2/sandboxes")
@@ -136,7 +136,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             and (since is None or each.box.created >= since.timestamp() - _TICK)
         ]
         if request.scope.get(FORWARDED):
-            return JSONResponse({"found": found})
+            return Json({"found": found})
         for answer in await boxes.peers.others(request):
             found += answer["found"]
         found.sort(key=lambda each: str(each["startedAt"]), reverse=order != "asc")
@@ -144,7 +144,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         headers = {"x-total-running": str(len(found))}
         if end < len(found):
             headers["x-next-token"] = str(end)
-        return JSONResponse(found[begin:end], headers=headers)
+        return Json(found[begin:end], headers=headers)
 
     @routes.get("/sandboxes/{id}")
     async def describe(request: Request, id: str) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             if was_paused and not body.memory:
                 await sandboxes.forget(sandbox)
             sandboxes.resume(sandbox, body.timeout)
-        return JSONResponse(_made(sandbox), 201 if was_paused else 200)
+        return Json(_made(sandbox), 201 if was_paused else 200)
 
     @routes.get("/sandboxes/{id}/metrics")
     async def metrics(request: Request, id: str, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:

@@ -14,13 +14,14 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from coderoom.errors import RequestError
 from coderoom.integrations.service.e2b.connect import E2BRoute, Facts, RpcError, message_of, stream_response
 from coderoom.integrations.service.e2b.files import Helper
 from coderoom.integrations.service.e2b.process import check_user
 from coderoom.integrations.service.e2b.sandboxes import INSIDE, E2BSandbox, sandbox_of
+from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.files import parts_of, received
 
 _MOST_FILES: Final = 1_000
@@ -82,7 +83,7 @@ def make_files() -> APIRouter:
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise RpcError("invalid_argument", f"The content is not gzip: {error}.") from None
         told = ("name", "path", "metadata")
-        return JSONResponse([{"type": "file", **{name: each[name] for name in told}} for each in entries])
+        return Json([{"type": "file", **{name: each[name] for name in told}} for each in entries])
 
     return routes
 
@@ -120,7 +121,7 @@ def make_filesystem() -> APIRouter:
             check_user(request)
             message = await message_of(request, _Message)
             with sandbox.box:
-                return JSONResponse(await sandbox.files.ask(op, **message.model_dump(include=set(names))))
+                return Json(await sandbox.files.ask(op, **message.model_dump(include=set(names))))
 
     answers("Stat", "stat", "path")
     answers("MakeDir", "make_dir", "path")
@@ -164,7 +165,7 @@ def make_filesystem() -> APIRouter:
     @routes.post("/CreateWatcher")
     async def create_watcher(request: Request) -> Response:
         _, key, _ = await watch(request)
-        return JSONResponse({"watcherId": key})
+        return Json({"watcherId": key})
 
     @routes.post("/GetWatcherEvents")
     async def watcher_events(request: Request) -> Response:
@@ -179,11 +180,11 @@ def make_filesystem() -> APIRouter:
                 if len(found) < _MOST_EVENTS:
                     found.append(answer["event"])
                 answer = await helper.answer()
-        return JSONResponse({"events": found})
+        return Json({"events": found})
 
     @routes.post("/RemoveWatcher")
     async def remove_watcher(request: Request) -> Response:
         await unwatch(sandbox_of(request), (await message_of(request, _Message)).watcher)
-        return JSONResponse({})
+        return Json({})
 
     return routes

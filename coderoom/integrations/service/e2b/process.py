@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import Base64Bytes, BaseModel, Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.commands import Command
@@ -24,6 +24,7 @@ from coderoom.integrations.service.e2b.connect import (
     stream_response,
 )
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BSandbox, sandbox_of
+from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenants
 
@@ -148,7 +149,7 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     @routes.post("/List")
     async def list_all(request: Request) -> Response:
-        return JSONResponse({"processes": [each.facts for each in sandbox_of(request).running]})
+        return Json({"processes": [each.facts for each in sandbox_of(request).running]})
 
     @routes.post("/SendSignal")
     async def send_signal(request: Request) -> Response:
@@ -156,7 +157,7 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
         if message.signal not in _SIGNALS:
             raise RpcError("invalid_argument", f"signal is none of {', '.join(_SIGNALS)}")
         await command.kill(_SIGNALS[message.signal])
-        return JSONResponse({})
+        return Json({})
 
     @routes.post("/SendInput")
     async def send_input(request: Request) -> Response:
@@ -165,19 +166,19 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
             await command.process.write(message.input.pty or message.input.stdin)
         except BrokenPipeError:
             raise RpcError("failed_precondition", "stdin not enabled or closed") from None
-        return JSONResponse({})
+        return Json({})
 
     @routes.post("/CloseStdin")
     async def close_stdin(request: Request) -> Response:
         command, _ = await selected(request)
         await command.process.close_input()
-        return JSONResponse({})
+        return Json({})
 
     @routes.post("/Update")
     async def update(request: Request) -> Response:
         command, message = await selected(request)
         command.process.resize(message.pty.size.rows, message.pty.size.cols)
-        return JSONResponse({})
+        return Json({})
 
     return routes
 
