@@ -50,7 +50,7 @@ def from_tool(tool: Tool) -> HostFunction:
             try:
                 checked = args_type.model_validate(bound)
             except ValidationError as error:
-                raise misfit(name, error, signature) from None
+                raise misfit(name, error, signature) from error
             known = {key: getattr(checked, key) for key in args_type.model_fields}
             known |= {str(each.alias): known[key] for key, each in args_type.model_fields.items() if each.alias}
             return Arguments((), bound, seen={key: known.get(key, value) for key, value in bound.items()})
@@ -182,7 +182,8 @@ def _from_schema(workbench: Workbench, tool: Mapping[str, Any], whole: Mapping[s
             ) from None
         if wrong is not None:
             where = wrong.json_path.removeprefix("$").removeprefix(".")
-            raise TypeError(f"{name}(): {where}: {wrong.message}" if where else f"{name}(): {wrong.message}")
+            text = f"{name}(): {where}: {wrong.message}" if where else f"{name}(): {wrong.message}"
+            raise TypeError(text) from wrong
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 called: list[str] = []
 """The functions that were called."""
@@ -15,6 +15,13 @@ called: list[str] = []
 class Guest(BaseModel):
     name: str
     age: int = 30
+
+    @field_validator("name")
+    @classmethod
+    def _has_a_room(cls, name: str) -> str:
+        if name == "Nobody":
+            raise ValueError("the house is full")
+        return name
 
 
 def get_weather(city: str, days: int = 3, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
@@ -115,17 +122,22 @@ WRONG = (
     "label_issue('#12', ['bug'])",
     "await send_email('a@example.org', None)",
     "book_room('Ann', '2026-05-01', nights='two')",
+    "book_room({'name': 'Ann', 'age': 'old'}, '2026-05-01')",
+    "book_room({'name': 'Ann'}, 'tomorrow')",
+    "read_rows('users', where={1: 2})",
     # Without `await`, or with one too many.
     "send_email('a@example.org', 'Hi')",
     "results = search_web('python')\nfor each in results:\n    print(each['title'])",
     "print(search_web('python')[0])",
     "receipt = transfer('a', 'b', 5.0)\nprint(f\"paid {receipt['amount']}\")",
     "weather = await get_weather('Oslo')",
+    "async def own(city):\n    return [get_weather(city)]\nfor each in own('Oslo'):\n    print(each)",
     # Functions that are nowhere defined.
     "get_wether('Oslo')",
     "rows = read_rows('users')\narchive_rows(rows)",
     "functions.set_light('hall', True)",
     "await send_mail('a@example.org', 'Hi')",
+    "pritn(get_weather('Oslo'))",
 )
 RIGHT = (
     "get_weather('Oslo', 5, unit='fahrenheit')",
@@ -135,13 +147,18 @@ RIGHT = (
     "delete_rows('users', (1, 2))\ndelete_rows('users', [row['id'] for row in read_rows('users')])",
     "await transfer('a', 'b', 5, note=None)",
     "book_room({'name': 'Ann', 'age': 41}, '2026-05-01', nights=2.0)",
-    "set_light('hall', 1, brightness=True)",
+    "try:\n    book_room({'name': 'Nobody'}, '2026-05-01')\nexcept Exception:\n    print('no room')",
+    "def unused():\n    book_room({'age': 3}, 'tomorrow')\nset_light('hall', 1, brightness=True)",
     "label_issue(12, ['bug'], color=None)",
     "average(*[1, 2, 3])",
     "try:\n    get_weather()\nexcept TypeError as error:\n    print('as expected:', error)",
     "try:\n    show_map('Oslo')\nexcept NameError:\n    print('no map')",
     "if 'show_map' in globals():\n    show_map('Oslo')",
+    "async def own(city):\n    yield get_weather(city)\nprint([each async for each in own('Oslo')], own('Rome'))",
     "def later():\n    return draw_chart()\nprint(get_weather('Oslo'))",
+    "def area(shape):\n    return shape ** 2 if isinstance(shape, int) else unknown_shape(shape)\nprint(area(5))",
+    "import functools\n@functools.cache\ndef later_too():\n    return draw_chart()\ndraw = lambda: draw_chart()",
+    "class Report:\n    def show(self):\n        return draw_chart()\nprint(Report().__class__.__name__)",
     "exec('def made(x):\\n    return x')\nprint(made(1))",
     "from math import *\nprint(sqrt(16))",
     "def cached(function):\n    return lambda *args: 5\n@cached\ndef report(city): ...\nprint(report(1, 2))",

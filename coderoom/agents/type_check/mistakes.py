@@ -1,7 +1,7 @@
 """Chooses which errors of the type checker are certain, and shows them as a compiler does.
 
 What is possibly fine is not an error: where in doubt, code runs. Types of arguments count only for functions of the
-host, which check them, and only where the code has a literal.
+host, which check them, and only where the code has a literal. A call with nothing else is checked as when it is made.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import Context
 from dataclasses import dataclass
+from typing import TypeGuard, get_args
+
+from pydantic import ValidationError
+from pydantic_core.core_schema import ErrorType
 
 from coderoom.agents.type_check.checker import Finding
 from coderoom.agents.type_check.names import Names, Place, Use
@@ -17,6 +22,7 @@ from coderoom.agents.type_check.stubs import as_shown
 from coderoom.sandbox import HostFunction
 
 _ANYWHERE = {*dir(builtins), "display", "get_ipython", "exit", "quit", "HostFunctionError", "reload", "In", "Out"}
+_CALLED = [name for name in dir(builtins) if name.islower() and name[0] != "_"]
 _COUNTS = ("missing-argument", "too-many-positional-arguments", "unknown-argument")
 _OF_COROUTINES = ("send", "throw", "close", "cr_")
 _TAKERS = {
@@ -24,6 +30,8 @@ _TAKERS = {
     *("round", "set", "sorted", "str", "sum", "tuple", "zip", "dumps"),
 }
 _ALL = ("Exception", "BaseException")
+_OF_VALUES = {*get_args(ErrorType)} - {"assertion_error", "value_error"}
+"""The errors of pydantic that depend on nothing but a value and its type: others are a function's own."""
 _MOST = 5
 _LONGEST = 300
 
@@ -87,7 +95,7 @@ class Mistakes:
     def among(self, findings: Iterable[Finding]) -> list[Mistake]:
         """The certain ones, in order."""
         found = {*filter(None, map(self._certain, findings)), *self._of_awaiting()}
-        return sorted(found)
+        return sorted({*found, *self._of_literals({each.line for each in found})})
 
     def _certain(self, finding: Finding) -> Mistake | None:
         place = finding.line, finding.column
@@ -138,7 +146,8 @@ class Mistakes:
     def _unknown(self, use: Use) -> Mistake | None:
         """The mistake of a name that is nowhere defined and is called, or has a function of the host called.
 
-        Without functions of the host, the failure of the code is only told before if it is near to a known name.
+        Without functions of the host, the failure of the code is only told before if it is near to a known name. Where
+        it may not be met, it must be near to a function of ours: people write `else: error()`, and mean it.
         """
         import difflib  # Few need it.
 
@@ -148,8 +157,10 @@ class Mistakes:
         is_called = use.call is not None or (
             attribute in self._known.functions and isinstance(around[1], ast.Call) and around[1].func is around[0]
         )
-        known = {*self._known.functions, *self._known.definitions, *self._names.definitions}
-        near = attribute or next(iter(difflib.get_close_matches(name, known, 1, 0.75)), "")
+        ours = {*self._known.functions, *self._known.definitions, *self._names.definitions}
+        near = attribute or next(iter(difflib.get_close_matches(name, [*ours, *_CALLED], 1, 0.75)), "")
+        is_one_of_ours = bool(attribute) or near in ours
+        is_met = not use.is_conditional and not (self._known.functions and any(each in use.guards for each in _ALL))
         expected = use.guards if use.scope is self._names.module else self._names.expected
         if (
             not is_called
@@ -163,7 +174,7 @@ class Mistakes:
             or name in self._names.texts
             or use.scope.owner(name) is not None
             or "NameError" in expected
-            or not (near or (self._known.functions and not any(each in use.guards for each in _ALL)))
+            or not (is_one_of_ours or (is_met and (near or self._known.functions)))
         ):
             return None
         if attribute:
@@ -175,12 +186,19 @@ class Mistakes:
         )
 
     def _of_awaiting(self) -> Iterator[Mistake]:
-        """Calls of functions of the host without the `await` that they need, or with one that they do not take."""
+        """Calls without the `await` that they need; of functions of the host, with one that they do not take, too."""
         if self._names.is_open or self._known.is_open:
             return
         for use in self._calls.values():
             call = use.call
-            if call is None or not self._is_of_host(use) or "TypeError" in use.guards:
+            if call is None or "TypeError" in use.guards:
+                continue
+            if not self._is_of_host(use):
+                is_sure = use.scope in self._reached and self._is_sure(use, call)
+                definition = self._definition(use) if is_sure else None
+                if _is_coroutine(definition) and _fails_with_coroutine(call, use.parents[1]):
+                    message = f"Function `{use.node.id}` is async: write `await {use.node.id}(...)`"
+                    yield self._mistake(call, message, _header(definition))
                 continue
             name, around = use.node.id, use.parents[1]
             function = self._known.functions[name]
@@ -190,6 +208,23 @@ class Mistakes:
                     yield self._mistake(around, message, function.header)
             elif function.is_async and (_needs_value(call, use.parents[1:]) or self._is_used_as_value(use)):
                 message = f"Function `{name}` is async: write `await {name}(...)`, or nothing is called"
+                yield self._mistake(call, message, function.header)
+
+    def _of_literals(self, lines: set[int]) -> Iterator[Mistake]:
+        """Calls that functions of the host refuse, outside of some lines; their arguments are all literals."""
+        for use in self._calls.values():
+            call = use.call
+            if call is None or not self._is_of_host(use) or not self._is_sure(use, call):
+                continue
+            if use.scope not in self._reached or not lines.isdisjoint(range(call.lineno, (call.end_lineno or 0) + 1)):
+                continue
+            function = self._known.functions[use.node.id]
+            try:
+                args = [ast.literal_eval(each) for each in call.args]
+                kwargs = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+            if message := _why_refused(function, args, kwargs):
                 yield self._mistake(call, message, function.header)
 
     def _is_used_as_value(self, use: Use) -> bool:
@@ -220,6 +255,21 @@ class Mistakes:
         return column if text.isascii() else len(text.encode("utf-8", "replace")[:column].decode("utf-8", "replace"))
 
 
+def _why_refused(function: HostFunction, args: list[object], kwargs: dict[str, object]) -> str:
+    """Why a function refuses arguments whatever else there is; empty if it does not."""
+    try:
+        Context().run(function.check, args, kwargs)  # As a call that nobody makes.
+    except TypeError as error:
+        cause = error.__cause__
+        if cause is None:
+            return ""
+        own = isinstance(cause, ValidationError) and {each["type"] for each in cause.errors()} - _OF_VALUES
+        return "" if own else str(error)
+    except Exception:  # The function says more when it is called.
+        return ""
+    return ""
+
+
 def _is_literal(node: ast.AST) -> bool:
     """Whether it is a literal, but for those that some types are made of: bytes, and numbers as `5.0`."""
     if isinstance(node, ast.Constant):
@@ -248,6 +298,18 @@ def _needs_value(node: ast.AST, parents: tuple[ast.AST, ...]) -> bool:
         name = getattr(around.func, "id", getattr(around.func, "attr", ""))
         return around.func is not node and name in _TAKERS
     return False
+
+
+def _is_coroutine(node: ast.AST | None) -> TypeGuard[ast.AsyncFunctionDef]:
+    return isinstance(node, ast.AsyncFunctionDef) and not any(isinstance(each, ast.Yield) for each in ast.walk(node))
+
+
+def _fails_with_coroutine(node: ast.AST, around: ast.AST) -> bool:
+    """Whether an expression stands where a coroutine is a `TypeError`."""
+    if isinstance(around, ast.Subscript):
+        return around.value is node
+    is_iterated = isinstance(around, ast.For) or (isinstance(around, ast.comprehension) and not around.is_async)
+    return is_iterated and getattr(around, "iter", None) is node
 
 
 def _header(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -31,13 +31,15 @@ class Scope:
         parent: The scope around it; `None`: it is the module.
         bound: What it binds, and how often.
         loaded: The names that it loads.
-        name: The function or class that it is the body of.
+        name: The function that it is the body of.
+        is_class: Whether it is the body of a class.
     """
 
     parent: Scope | None = None
     bound: dict[str, int] = field(default_factory=dict)
     loaded: set[str] = field(default_factory=set)
     name: str = ""
+    is_class: bool = False
 
     def bind(self, name: str) -> None:
         """Note that the name is bound here."""
@@ -73,6 +75,22 @@ class Use:
         call = self.parents[0]
         return call if isinstance(call, ast.Call) and call.func is self.node else None
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether its function may run without it."""
+        inside: ast.AST = self.node
+        for around in self.parents:
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return False
+            if isinstance(around, ast.If | ast.IfExp | ast.Assert) and inside is not around.test:
+                return True
+            if isinstance(around, ast.BoolOp) and inside is not around.values[0]:
+                return True
+            if isinstance(around, ast.ExceptHandler | ast.match_case):
+                return True
+            inside = around
+        return False
+
 
 class Names(ast.NodeVisitor):
     """What a module binds, loads and calls.
@@ -101,6 +119,7 @@ class Names(ast.NodeVisitor):
         self._scopes: list[Scope] = [self.module]
         self._parents: list[ast.AST] = []
         self._guards: frozenset[str] = frozenset()
+        self._attributes: set[str] = set()
         self.visit(tree)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.decorator_list:
@@ -112,18 +131,22 @@ class Names(ast.NodeVisitor):
                 del known[name]
 
     def reached(self) -> set[Scope]:
-        """The scopes whose code may run with the module: not those of functions and classes that nothing loads."""
+        """The scopes whose code runs with the module, as far as can be seen: not functions that nothing loads."""
         found = {self.module}
         while True:
             loaded = {name for scope in found for name in scope.loaded}
             more = {
                 scope
                 for scope in self._scopes
-                if scope.parent in found and (not scope.name or scope.name in loaded or _is_class(scope.parent))
+                if scope.parent in found and (not scope.name or scope.name in loaded or self._is_method(scope))
             }
             if more <= found:
                 return found
             found |= more
+
+    def _is_method(self, scope: Scope) -> bool:
+        is_used = scope.name in self._attributes or scope.name.startswith("__")
+        return is_used and scope.parent is not None and scope.parent.is_class
 
     def visit(self, node: ast.AST) -> None:
         """Visit a node, and note what is around it."""
@@ -147,7 +170,8 @@ class Names(ast.NodeVisitor):
             self.texts.add(node.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Note what opens a namespace."""
+        """Note the name of an attribute, and what opens a namespace."""
+        self._attributes.add(node.attr)
         opens = node.attr in _OPENING_ATTRIBUTES or (node.attr == "modules" and not isinstance(node.ctx, ast.Store))
         self.is_open = self.is_open or opens
         self.generic_visit(node)
@@ -223,21 +247,20 @@ class Names(ast.NodeVisitor):
         self._scope.bind(node.name)
         for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(part)
-        name = "" if node.decorator_list else node.name  # What is registered by a decorator may be called by anything.
-        self._visit_inside(node.args, node.body, name)
+        self._visit_inside(node.args, node.body, node.name)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         """Note what is in a lambda."""
-        self._visit_inside(node.args, [node.body], "")
+        self._visit_inside(node.args, [node.body], "<lambda>")  # Nothing says whether it is called.
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Note a class and what is in it."""
         self._scope.bind(node.name)
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
-        self._visit_inside(None, node.body, "" if node.decorator_list else node.name)
+        self._visit_inside(None, node.body, "", is_class=True)
 
     def _visit_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         self._visit_inside(None, [*node.generators, *_elements(node)], "")
@@ -251,8 +274,10 @@ class Names(ast.NodeVisitor):
             self.visit(each)
         self._guards = before
 
-    def _visit_inside(self, arguments: ast.arguments | None, body: Sequence[ast.AST], name: str) -> None:
-        outside, self._scope = self._scope, Scope(self._scope, name=name)
+    def _visit_inside(
+        self, arguments: ast.arguments | None, body: Sequence[ast.AST], name: str, *, is_class: bool = False
+    ) -> None:
+        outside, self._scope = self._scope, Scope(self._scope, name=name, is_class=is_class)
         self._scopes.append(self._scope)
         if arguments is not None:
             for each in ast.walk(arguments):
@@ -273,10 +298,6 @@ def _is_command(node: ast.expr) -> bool:
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name) or made.func.id != "__import__":
         return False
     return any(isinstance(each, ast.Constant) and each.value == "coderoom_guest.magics" for each in made.args)
-
-
-def _is_class(scope: Scope | None) -> bool:
-    return scope is not None and scope.parent is not None
 
 
 def _is_read(node: ast.Name, parents: tuple[ast.AST, ...]) -> bool:

@@ -128,7 +128,7 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
         try:
             return validated()(*args, **kwargs)
         except ValidationError as error:
-            raise misfit(name, error, signature) from None
+            raise misfit(name, error, signature) from error
 
     return check
 
