@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
+from coderoom.errors import MissingDependencyError
 from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
 from coderoom.sandbox.proxy.rules import parse_rule
-from coderoom.sandbox.registry import ENGINES, asked_in_vain
+from coderoom.sandbox.registry import ENGINES, WALLS, asked_in_vain
 from coderoom.sandbox.requirements import check_packages
 
 if TYPE_CHECKING:
@@ -191,6 +193,11 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             without = f"has no {' and no '.join(lacks)}; leave that out, or use 'cpython'"
             raise ValueError(f"the engine {self.engine!r} {without}")
         SandboxConfig(network=self.network, credentials=self.credentials)  # Refuses what does not go together.
+        if self.options and self.engine == "cpython" and self.wall != "auto":
+            with suppress(MissingDependencyError):  # What is missing here is no mistake of the config.
+                wall = WALLS.load(self.wall)
+                if hasattr(wall, "check_options"):
+                    wall.check_options(self.options)
         if self.workspace_mode == "overlay" and self.work_dir is None:
             raise ValueError("workspace_mode='overlay' needs a work_dir, the folder that stays as it is")
         if self.processes and self.state != "session":

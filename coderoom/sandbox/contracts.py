@@ -68,6 +68,7 @@ class Wall(Protocol):
     Attributes:
         name: Its name, which is also that of its entry point in the group `coderoom.walls`.
         auto: Whether `auto` may take it, if it can be built and none of CodeRoom's own walls can. `False` if missing.
+        check_options: Refuses wrong options, which `start` refuses, too, with a `RequestError`. It may be missing.
     """
 
     name: ClassVar[str]

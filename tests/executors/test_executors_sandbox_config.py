@@ -105,6 +105,8 @@ def test_f4_a_subclass_is_dumped_as_itself() -> None:
         ({"timeout": float("inf")}, "timeout"),
         ({"network": ["https://a.org/b"]}, "network: .* write the host alone: 'a.org'"),
         ({"network": "a.org"}, "list of hosts"),
+        ({"wall": "none", "options": {"image": "x"}}, "has no options, but got 'image'"),
+        ({"wall": "docker", "options": {"imgae": "x"}}, "did you mean 'image'"),
     ],
 )
 def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: str) -> None:

@@ -279,6 +279,12 @@ class ProbedWall(ABC):
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse options, since there are none."""
+        if options:
+            raise RequestError(f"The wall {cls.name!r} has no options, but got {', '.join(map(repr, options))}.")
+
     async def start(self, spec: SandboxConfig) -> LocalWorker:
         """Start a worker behind the wall; `spec.env` is its whole environment.
 
@@ -286,8 +292,7 @@ class ProbedWall(ABC):
             SandboxUnavailable: The wall cannot be built; the message says why and what to do.
             RequestError: An option is wrong.
         """
-        if spec.options:
-            raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
+        self.check_options(spec.options)
         facts = await self._facts(spec.workspace, spec.python)
         if facts.error:
             raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {facts.error} {self.remedy()}".strip())

@@ -9,7 +9,9 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from coderoom._util.processes import is_orphan
 from coderoom.errors import CodeRoomError, SandboxUnavailable
@@ -57,6 +59,11 @@ class DockerWall:
             return WallReport(self.name, False, str(error))
         except Exception as error:  # docker-py raises its own errors and those of requests and urllib3.
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> None:
+        """Refuse wrong options."""
+        DockerOptions.of(options)
 
     async def start(self, spec: SandboxConfig) -> DockerWorker:
         """Start a worker in a container of its own; see `ProbedWall.start`."""
