@@ -175,7 +175,7 @@ def _number_in(text: Any) -> float | None:
 async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], workspace: Path, judge: Judge) -> Verdict:
     left_out: set[str] = set()
     files = code_in(answer, left_out=left_out)
-    last = [*files][-1:]
+    is_without, last = not files, [*files][-1:]
     main = next((name for name in files if name.startswith("solution.")), "solution.py")
     code = files.setdefault(main, files[last[0]] if last else answer)
     if check.stdout is not None:
@@ -208,6 +208,8 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
     verdict = next((each for each in counted if not each.passed), counted[0])
     name = verdict.test.rpartition("::")[2]
     why = "" if verdict.passed else " ".join([why_left_out(left_out), verdict.result.removeprefix("failed: ")]).strip()
+    if is_without and "SyntaxError" in why:
+        why = f"The answer has no code block, and is not code as a whole: {why}"
     return verdict.model_copy(update={"why": (f"{name}: {why}" if name and why else why)[:_LONGEST_REASON]})
 
 

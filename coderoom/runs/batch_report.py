@@ -119,7 +119,7 @@ def reason_of(result: Result) -> str:
     if result.checked_by == "reviewer" and result.outcome in ("ok", "no_code"):
         return "not approved by the reviewer"
     lines = [line.strip() for line in result.why[:2_000].splitlines() if line.strip()] or ["no reason given"]
-    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    line = lines[-1] if lines[0].startswith(("Traceback", "File ")) else lines[0]
     words = _VALUES.sub("…", line[:400])[:_LONGEST_REASON]
     return words if result.outcome in ("ok", "no_code") or result.status == ERRORED else f"{result.outcome}: {words}"
 

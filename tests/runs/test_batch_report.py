@@ -59,6 +59,7 @@ def test_fields_with_a_value_for_each_item_or_the_same_for_all_are_no_groups() -
         ),
         ("test_a: AssertionError: 3 != 0x7f", "test_a: AssertionError: 14 != 0xff"),
         ("Traceback (most recent call last):\n  File 'x'\nKeyError: 'x3'", "KeyError: 'x7'\nmore"),
+        ("File 'x', line 1\n    a b\nSyntaxError: bad", "SyntaxError: bad"),
     ],
 )
 def test_reasons_that_differ_in_values_are_the_same(one: str, other: str) -> None:

@@ -245,5 +245,6 @@ def _files(files: Sequence[str]) -> str:
 
 
 def _packages(lock: str) -> str:
-    names = ", ".join(line.split()[0] for line in lock.splitlines() if line[:1].isalnum())
-    return f"<details><summary>{text_html(names)}</summary><pre>{text_html(lock)}</pre></details>" if names else ""
+    names = [line.split()[0] for line in lock.splitlines() if line[:1].isalnum()]
+    shown = ", ".join(names) if len(names) <= 2 else counted(len(names), "package")
+    return f"<details><summary>{text_html(shown)}</summary><pre>{text_html(lock)}</pre></details>" if names else ""

@@ -47,6 +47,8 @@ from coderoom.steps import MODEL
 FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
 _MOST_LINES: Final = 2_000
 _FEW_CALLS: Final = 5
+_LONG_TASK: Final = 40
+"""A task of more lines, such as a paste, is folded."""
 _OPEN_LINES: Final = 40
 """A difference with so many lines is open, if most of the code is as before."""
 _MOST_HIGHLIGHTED: Final = 20_000
@@ -208,6 +210,8 @@ class StoryHtml:
                 return f"<p>{badge('a person is asked', 'warn')}</p>{prose_html(told.text)}"
             case Words(source="user"):
                 self._before.clear()  # A task begins.
+                if told.text.count("\n") > _LONG_TASK:
+                    return folded_html(told.text)
                 return f'<p class="said" dir="auto">{text_html(told.text)}</p>'
             case Words(is_prose=False):
                 return folded_html(told.text)

@@ -192,7 +192,9 @@ def _row(row: RunRow) -> str:
 
 
 def _name(column: str, name: str) -> str:
-    shown = f'<div class="short" dir="auto" title="{text_html(name)}">{text_html(name)}</div>' if name else ""
+    # Of a model at an address, the name says more than the address.
+    short = name.rpartition("#")[2] if column == "model" and name.startswith("http") else name
+    shown = f'<div class="short" dir="auto" title="{text_html(name)}">{text_html(short)}</div>' if name else ""
     return f'<td data-label="{column}">{shown}</td>'
 
 
