@@ -29,6 +29,8 @@ from coderoom.runs.journal import RunEntry
 from coderoom.runs.listing import RunRow
 
 _POLICY: Final = "default-src 'none'; img-src data:; base-uri 'none'"
+NO_LOOK_UPS: Final = '<meta http-equiv="x-dns-prefetch-control" content="off">'
+"""Without it, a browser may look up the hosts of links that nobody has clicked."""
 _LIVE_SCRIPTS: Final = ("vendor/htmx.min.js", "vendor/idiomorph-ext.min.js", "live.js")
 _HTMX: Final = {
     "allowEval": False,
@@ -86,7 +88,7 @@ def page_of(
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{htmx}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{NO_LOOK_UPS}{htmx}'
         f"<title>{escape(title)}</title>{style}</head>\n"
         '<body hx-ext="morph"><a class="skip" href="#main">Skip to the content</a>\n'
         f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'

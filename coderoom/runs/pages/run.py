@@ -136,7 +136,9 @@ def _exports(entry: RunEntry) -> str:
 def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> str:
     facts, steps = entry.facts, told.steps
     answer, stopped = str(facts.get("answer") or ""), facts.get("stop_reason")
-    output = output_beside(answer, str(facts.get("output") or ""))
+    output = str(facts.get("output") or "")
+    if answer or style_of(entry) != "bad":  # A run that has failed has no answer.
+        output = output_beside(answer, output)
     reason = facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)
     parts = [
         _heading(entry),
@@ -148,7 +150,7 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
     words = prose_html(answer)
     if entry.command == "solve" and (codes := facts.get("implementations")):
         words = code_html("\n\n\n".join(code.strip() for code in codes.values()), facts.get("language", "python"))
-    shown, printed = "".join(_shown(journal, entry, steps)), folded_html(output) if output else ""
+    shown, printed = "".join(_shown(journal, entry, steps)), folded_html(output) if output.strip() else ""
     if output.count("\n") > _MOST_PRINTED:
         printed = f"<details><summary>output, {counted(output.count(chr(10)), 'line')}</summary>{printed}</details>"
     if words or shown or printed:

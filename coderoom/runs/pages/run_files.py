@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from coderoom.runs.pages.frame import code_html, prose_html, text_html
+from coderoom.runs.pages.frame import NO_LOOK_UPS, code_html, prose_html, text_html
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _LARGEST_SHOWN: Final = 500_000
@@ -27,8 +28,11 @@ _LANGUAGES: Final = {
     ".toml": "toml",
 }
 _FRAME: Final = (
-    "<!doctype html><meta charset='utf-8'><style>body { font: 0.9em sans-serif; background: white; }</style>"
+    f"<!doctype html><meta charset='utf-8'>{NO_LOOK_UPS}"
+    "<style>body { font: 0.9em sans-serif; background: white; }</style>"
 )
+_REACHING: Final = re.compile("<(?=link|meta|base)", re.IGNORECASE)
+"""Where tags begin that make a browser look up or connect to hosts, which no policy forbids."""
 
 
 def is_picture(artifact: Mapping[str, Any]) -> bool:
@@ -74,7 +78,7 @@ def _html(text: str, name: str) -> str:
         return table_html(parser.rows, name)
     # It may be anything: nothing in it runs, and it reaches nothing.
     height = min(30, 2.5 + 1.4 * text.count("<tr"))
-    source = escape(_FRAME + text)
+    source = escape(_FRAME + _REACHING.sub("&lt;", text))
     return f'<iframe sandbox title="{text_html(name)}" srcdoc="{source}" style="height: {height}em"></iframe>'
 
 

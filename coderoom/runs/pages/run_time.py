@@ -46,11 +46,10 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     sums = dict.fromkeys(_TIMED.values(), 0.0)
     for step in timed:
         sums[_TIMED[step.kind]] += step.seconds
-    drawn, most = timed, _MOST_OF_LIVE if entry.state == "running" else _MOST
-    if len(timed) > most:
-        longest = sorted(timed, key=lambda step: step.seconds)[-most:]
-        drawn = sorted(longest, key=lambda step: step.number)
-    lanes = list(dict.fromkeys(step.actor or entry.name for step in drawn))
+    most = _MOST_OF_LIVE if entry.state == "running" else _MOST
+    # The short ones are upon the long ones, in which they may be.
+    drawn = sorted(timed, key=lambda step: step.seconds, reverse=True)[:most]
+    lanes = list(dict.fromkeys(step.actor or entry.name for step in timed))
     bars = ""
     for step in drawn:
         kind, lane = _TIMED[step.kind], lanes.index(step.actor or entry.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import subprocess
@@ -55,6 +56,29 @@ def test_a_retry_without_code_is_words_and_the_next_code_shows_what_has_changed(
     assert page.count("what has changed") == 1
     assert page.count('<pre class="hl"') == 2
     assert re.search(r"Words 2\..*<del>-x = 1</del>\s*<ins>\+x = 2</ins>", page, re.DOTALL)
+    journal.close()
+
+
+def test_a_failed_run_has_its_last_output_at_the_top_and_displayed_html_looks_up_no_host(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = journal.begin("run", "team", "Compute it.", None, {})
+    html = b"<LINK rel=dns-prefetch href='//secret.example'><meta http-equiv=refresh content=0><p>shown</p>"
+    made = [{"name": "v.html", "size": len(html), "media_type": "text/html", "hash": "h", "position": 0}]
+    ran = {"outcome": "error", "output": "NameError", "artifacts": made}
+    calls = [f"pay(to={SCRIPT!r}): ok"]
+    facts = {"coderoom.outcome": "error", "coderoom.calls": json.dumps(calls)}
+    told = {"type": "CodeExecutionEvent", "result": {"output": "NameError", "exit_code": 1}, "metadata": facts}
+    journal.add(run, Step(1, "code", "coder", "", 0.0, 0.5, {"blocks": []}, ran), {"h": html})
+    journal.add(run, Step(2, "message", "coder", "", 0.0, 0.0, None, {**told, "retry_attempt": 0}))
+    journal.end(run, "error", {"outcome": "error", "output": "NameError", "agent_stop_reason": "same_failure"})
+    page = run_page(journal, journal.find(run))
+    head, _, story = page.partition("</header>\n<main")[2].partition('<section class="turn"')
+    assert "NameError" in head
+    assert "the same code failed in the same way" in head
+    assert "&lt;script&gt;document.title = &#x27;run&#x27;" in story
+    [frame] = re.findall('srcdoc="([^"]*)"', story)
+    assert "shown" in frame
+    assert not re.search("&lt;(link|meta http-equiv=refresh)", frame, re.IGNORECASE)
     journal.close()
 
 
