@@ -173,7 +173,9 @@ async def test_an_inverse_that_does_not_fit_is_refused(actor: MakeActor) -> None
 
 
 def note(text: str) -> int:
-    """Write something down."""
+    """Write something down, unless the machine breaks down."""
+    if text == "breaks":
+        os._exit(9)
     with Path("notes").open("a") as file:
         return file.write(f"{text}\n")
 
@@ -187,28 +189,42 @@ def unnote(text: str) -> None:
         os._exit(9)
 
 
-@pytest.mark.slow
-def test_a_run_that_is_killed_undoes_the_rest_and_nothing_twice(tmp_path: Path) -> None:
-    code = python(f"for each in 'abc':\n    note(text=each)\n{FAILS}")
+def killed_and_resumed(path: Path, *replies: str) -> str:
+    """What a run shows that is resumed after its process has ended in a call."""
     used: list[Any] = ["os", ImportFromModule("pathlib", ("Path",))]
     agent = CodeActAgent(
         "actor",
-        ReplayModel([code, "It failed."]),
+        ReplayModel([*replies, "It failed."]),
         SandboxCodeExecutor(),
         tools=[FunctionTool(each, "Notes.", global_imports=used) for each in (note, unnote)],
         call_approval=AlwaysApprove(),
         call_rules=[CallRule(function="note", effect="write", inverse="unnote")],
         on_error="rollback",
     )
-    dump_team(CodingTeam([agent], max_turns=1), tmp_path / "team.yaml")
+    dump_team(CodingTeam([agent], max_turns=1), path / "team.yaml")
     # AutoGen warns of each function whose source stands in a config.
-    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal.sqlite3"), "PYTHONWARNINGS": "ignore"}
-    killed = coderoom_process("run", "team.yaml", "Note it.", cwd=tmp_path, env=env)
+    env = {"CODEROOM_JOURNAL": str(path / "journal.sqlite3"), "PYTHONWARNINGS": "ignore"}
+    killed = coderoom_process("run", "team.yaml", "Note it.", cwd=path, env=env)
     assert killed.returncode == 9, killed.stderr
-    resumed = coderoom_process("resume", "last", cwd=tmp_path, env=env)
+    resumed = coderoom_process("resume", "last", cwd=path, env=env)
+    return " ".join((resumed.stdout + resumed.stderr).split())
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_undoes_the_rest_and_nothing_twice(tmp_path: Path) -> None:
+    shown = killed_and_resumed(tmp_path, python(f"for each in 'abc':\n    note(text=each)\n{FAILS}"))
     assert (tmp_path / "notes").read_text().split("\n")[:-1] == ["a", "b", "c", "not c", "not b", "not a"]
-    text = " ".join((resumed.stdout + resumed.stderr).split())
-    assert "unnote() may have undone it: it had begun when the run was ended" in text
+    assert "unnote() may have undone it: it had begun when the run was ended" in shown
+
+
+@pytest.mark.slow
+def test_a_resumed_run_undoes_no_calls_of_code_before(tmp_path: Path) -> None:
+    """That code runs again for its variables, with the answers that its calls had."""
+    shown = killed_and_resumed(
+        tmp_path, python("x = note(text='kept')"), python("note(text='a')\nprint(x)\nnote(text='breaks')")
+    )
+    assert (tmp_path / "notes").read_text().split("\n")[:-1] == ["kept", "a", "not a"]
+    assert "note() had begun with these arguments when the run was ended" in shown
 
 
 async def test_concurrent_calls_are_told_apart(actor: MakeActor) -> None:
