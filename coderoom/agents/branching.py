@@ -359,9 +359,11 @@ class BranchingAgent(CodingAgent[TurnT]):
                 notes.append("This attempt was undone: variables and files are as they were before it.")
             told = replace(attempt.selection, notes=(*attempt.selection.notes, *notes))
             turn.attempts[-1] = replace(attempt, selection=told)
-        if undone.left or undone.words:
-            left = [calls_made(undone.left)] if undone.left else []
-            notes.append("\n".join(["Other repairs were tried at the same time.", *undone.words, *left]))
+        known = () if attempt is None else attempt.not_undone or ()  # By the attempt itself.
+        left = [call for call in undone.left if call not in known]
+        if left or undone.words:
+            made = [calls_made(left)] if left else []
+            notes.append("\n".join(["Other repairs were tried at the same time.", *undone.words, *made]))
         return "\n".join(notes)
 
     async def _join(self, twins: Sequence[Any], kept: Any) -> Undone:

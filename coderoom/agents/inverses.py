@@ -172,7 +172,8 @@ async def _call(
             if inspect.isawaitable(answer):
                 await answer
     except TimeoutError as error:
-        return in_words(f"{name}()", error).rstrip(".") if str(error) else f"{name}() took more than {_SECONDS:g} s"
+        late = f"{name}() took more than {_SECONDS:g} s, and whether it was done is not known"
+        return in_words(f"{name}()", error).rstrip(".") if str(error) else late
     except (Exception, asyncio.CancelledError) as error:  # Nobody else cancels it.
         return in_words(f"{name}()", error).rstrip(".")
     return ""

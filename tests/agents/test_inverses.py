@@ -135,6 +135,20 @@ async def test_the_calls_of_branches_that_lose_are_undone(actor: MakeActor) -> N
     assert any("create(...) was undone by remove()." in text for text in await remembered(agent))
 
 
+async def test_what_branches_leave_is_told_once(actor: MakeActor) -> None:
+    """Both fail and are undone: one goes on with its attempt, which tells of its own calls."""
+    store = Store()
+    one, two = python(f"create('a')\nsend('one')\n{FAILS}"), python(f"send('two')\n{FAILS}")
+    replies = python(FAILS), one, two, "No.", "No."
+    agent = actor(
+        Client(*replies), tools=store.functions, call_approval=AlwaysApprove(), branches=2, on_error="rollback"
+    )
+    await turn(agent, TASK)
+    assert ("remove", store.made.index(("create", "a", 1)) + 1, 1) in store.made
+    told = "\n".join(await remembered(agent))
+    assert [told.count(f"- send(text={text!r})") for text in ("one", "two")] == [1, 1]
+
+
 async def test_rules_name_inverses_of_functions_that_name_none(actor: MakeActor) -> None:
     names: list[str] = []
     added: list[str] = []
