@@ -113,7 +113,7 @@ class Mistakes:
             is_certain = finding.rule in _COUNTS or self._is_wrong_literal(wrong, finding.message)
             header = self._known.functions[name].header
         else:
-            definition = self._definition(use)
+            definition = self._definition(use) if use.scope in self._reached else None  # It may be defined anew.
             is_certain = definition is not None and finding.rule in _COUNTS
             header = "" if definition is None else _header(definition)
         return self._mistake(wrong, as_shown(finding.message), header) if is_certain else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -30,14 +30,14 @@ class Scope:
     Attributes:
         parent: The scope around it; `None`: it is the module.
         bound: What it binds, and how often.
-        loaded: The names that it loads.
-        name: The function that it is the body of.
+        called: The names that it calls.
+        name: The function or class that it is the body of.
         is_class: Whether it is the body of a class.
     """
 
     parent: Scope | None = None
     bound: dict[str, int] = field(default_factory=dict)
-    loaded: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
     name: str = ""
     is_class: bool = False
 
@@ -131,22 +131,23 @@ class Names(ast.NodeVisitor):
                 del known[name]
 
     def reached(self) -> set[Scope]:
-        """The scopes whose code runs with the module, as far as can be seen: not functions that nothing loads."""
+        """The scopes whose code runs with the module, as far as can be seen: not functions that nothing there calls."""
         found = {self.module}
         while True:
-            loaded = {name for scope in found for name in scope.loaded}
-            more = {
-                scope
-                for scope in self._scopes
-                if scope.parent in found and (not scope.name or scope.name in loaded or self._is_method(scope))
-            }
+            called = {name for scope in found for name in scope.called}
+            more = {each for each in self._scopes if each.parent in found and self._runs(each, called)}
             if more <= found:
                 return found
             found |= more
 
-    def _is_method(self, scope: Scope) -> bool:
-        is_used = scope.name in self._attributes or scope.name.startswith("__")
-        return is_used and scope.parent is not None and scope.parent.is_class
+    def _runs(self, scope: Scope, called: Set[str]) -> bool:
+        """Whether the body of a scope runs, by the names that are called; the scope around it does."""
+        around = scope.parent
+        if not scope.name or scope.is_class:
+            return True
+        if around is None or not around.is_class:
+            return scope.name in called
+        return around.name in called and (scope.name in self._attributes or scope.name.startswith("__"))
 
     def visit(self, node: ast.AST) -> None:
         """Visit a node, and note what is around it."""
@@ -160,8 +161,9 @@ class Names(ast.NodeVisitor):
             self._scope.bind(node.id)
             return
         around = tuple(reversed(self._parents[:-1]))
-        self._scope.loaded.add(node.id)
-        self.uses[node.lineno, node.col_offset] = Use(node, around, self._scope, self._guards)
+        use = self.uses[node.lineno, node.col_offset] = Use(node, around, self._scope, self._guards)
+        if use.call is not None:
+            self._scope.called.add(node.id)
         self.is_open = self.is_open or (node.id in _OPENING and not _is_read(node, around))
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -260,7 +262,7 @@ class Names(ast.NodeVisitor):
         self._scope.bind(node.name)
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
-        self._visit_inside(None, node.body, "", is_class=True)
+        self._visit_inside(None, node.body, node.name, is_class=True)
 
     def _visit_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         self._visit_inside(None, [*node.generators, *_elements(node)], "")
