@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -46,16 +47,20 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     sums = dict.fromkeys(_TIMED.values(), 0.0)
     for step in timed:
         sums[_TIMED[step.kind]] += step.seconds
-    most = _MOST_OF_LIVE if entry.state == "running" else _MOST
+    is_live = entry.state == "running"
+    most = _MOST_OF_LIVE if is_live else _MOST
     # The short ones are upon the long ones, in which they may be.
-    drawn = sorted(timed, key=lambda step: step.seconds, reverse=True)[:most]
-    lanes = list(dict.fromkeys(step.actor or entry.name for step in timed))
+    timed.sort(key=lambda step: step.seconds, reverse=True)
+    lanes = list(dict.fromkeys(step.actor or entry.name for step in sorted(timed, key=lambda step: step.number)))
+
+    def place_of(step: Step) -> int:
+        return shown[min(bisect_left(shown, step.number), len(shown) - 1)] if shown else 0
+
     bars = ""
-    for step in drawn:
+    for step in timed[:most]:
         kind, lane = _TIMED[step.kind], lanes.index(step.actor or entry.name)
         left, width = (step.at - step.seconds - begin) / whole, step.seconds / whole
-        at = bisect_left(shown, step.number)
-        place = f"step-{shown[min(at, len(shown) - 1)]}" if shown else "story"
+        place = f"step-{place_of(step)}"
         what = f"{step.actor or entry.name}: {kind}, {step.seconds:.2f} s, after {step.at - step.seconds - begin:.1f} s"
         bars += (
             f'<a href="#{place}" tabindex="-1" aria-label="{text_html(what)}"><title>{text_html(what)}</title>'
@@ -70,7 +75,22 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     )
     names = "".join(f'<li dir="auto" title="{text_html(name)}">{text_html(name)}</li>' for name in lanes)
     height = len(lanes) * _LANE + 22
-    note = f"<p class=dim>The {most:,} longest of {len(timed):,} steps are drawn.</p>" if len(timed) > most else ""
+    note = ""
+    if rest := timed[most:]:
+        more = "." if is_live else "; zooming in draws those that are in view."
+        note = f"<p class=dim>The {most:,} longest of {len(timed):,} steps are drawn{more}</p>"
+    if rest and not is_live:
+        data = [
+            [
+                round(step.at - step.seconds - begin, 3),
+                round(step.seconds, 3),
+                _TIMED[step.kind],
+                lanes.index(step.actor or entry.name),
+                place_of(step),
+            ]
+            for step in rest
+        ]
+        note += f'<script type="application/json" id="time-rest">{json.dumps(data, separators=(",", ":"))}</script>'
     window = (
         '<div class="window" id="time-window" tabindex="0" role="group" '
         'aria-label="Time line: plus and minus zoom, the arrow keys move">'

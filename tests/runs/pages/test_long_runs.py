@@ -67,6 +67,17 @@ async def test_a_very_long_run_is_read_searched_and_printed(tmp_path: Path) -> N
                 await expect(output).to_be_attached(attached=is_there)
             assert await output.inner_text() == text
 
+            # The time line draws what it has left out, where it is zoomed.
+            bars = page.locator("#time-line a")
+            assert await bars.count() == 1_000
+            for _ in range(6):
+                await page.get_by_role("button", name="Zoom in").click()
+            assert await bars.count() > 1_000
+            await page.evaluate("document.querySelector('#time-window').scrollLeft = 0")
+            first = page.get_by_label("coder: code, 0.50 s, after 3.0 s")
+            await expect(first).to_be_attached()
+            assert await first.get_attribute("href") == "#step-5"
+
             await page.evaluate("dispatchEvent(new Event('beforeprint'))")
             assert await entries.count() == 2 * CELLS
             assert await page.title() == "Task of long"

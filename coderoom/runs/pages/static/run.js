@@ -158,7 +158,29 @@ function zoom(by, at = .5) {
   scale = by ? Math.max(1, Math.min(512, scale * by)) : 1;
   draw();
   view.scrollLeft = place * view.scrollWidth - at * view.clientWidth;
+  drawRest();
 }
+const svg = (name, facts, ...inner) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(facts)) made.setAttribute(key, value);
+  made.append(...inner);
+  return made;
+};
+function drawRest() {  // Of the steps that are too many to be drawn at once, the longest that are in view.
+  const view = one("#time-window"), line = one("#time-line"), whole = +line.dataset.seconds, group = svg("g", {class: "rest"});
+  const from = view.scrollLeft / view.scrollWidth * whole, to = from + view.clientWidth / view.scrollWidth * whole;
+  const names = [...document.querySelectorAll(".lanes .names li")].map(each => each.textContent);
+  const rest = scale > 1 ? JSON.parse(one("#time-rest")?.textContent ?? "[]") : [];
+  for (const [at, seconds, kind, lane, step] of rest.filter(([at, seconds]) => at < to && at + seconds > from).slice(0, 1000)) {
+    const what = `${names[lane]}: ${kind}, ${seconds.toFixed(2)} s, after ${at.toFixed(1)} s`;
+    const rect = svg("rect", {class: `bar-${kind}`, x: `${at / whole * 100}%`, y: lane * 26 + 4, height: 18});
+    rect.style.width = `max(3px, ${seconds / whole * 100}%)`;
+    group.append(svg("a", {href: `#step-${step}`, tabindex: -1, "aria-label": what}, svg("title", {}, what), rect));
+  }
+  line.querySelector(".rest")?.remove();
+  line.querySelector(".ticks").before(group);
+}
+one("#time-window")?.addEventListener("scrollend", drawRest);
 function draw() {
   const line = one("#time-line");
   if (!line || scale === 1 && !line.style.width) return;
