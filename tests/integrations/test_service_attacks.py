@@ -7,6 +7,7 @@ import base64
 import hashlib
 import io
 import json
+import struct
 import tarfile
 import threading
 import time
@@ -292,4 +293,26 @@ def test_commands_of_other_types_are_refused(url: str) -> None:
         for body in bodies:
             answer = httpx.post(f"{url}/process.Process/Start", content=body, headers=inside)
             assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument"), body[:100]
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+def test_streams_of_input_that_are_none_are_refused(url: str) -> None:
+    start = json.dumps({"start": {"process": {"pid": 1}}}).encode()
+    data = json.dumps({"data": {"input": {"stdin": "eA=="}}}).encode()
+    streams = {
+        "resource_exhausted": b"\0\xff\xff\xff\xff",
+        "unimplemented": b"\1\0\0\0\2{}",
+        "not_found": struct.pack(">BI", 0, len(start)) + start,
+        "invalid_argument": struct.pack(">BI", 0, len(data)) + data,
+    }
+    with client_of(url) as client:
+        _, inside = e2b_sandbox(client)
+        inside |= {"Content-Type": "application/connect+json"}
+        for code, body in (
+            *streams.items(),
+            ("invalid_argument", b"\0\0\0\0\2{"),
+            ("invalid_argument", b"\0\0\0\0\1x"),
+        ):
+            answer = httpx.post(f"{url}/process.Process/StreamInput", content=body, headers=inside)
+            assert json.loads(answer.content[5:])["error"]["code"] == code, body
         client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")

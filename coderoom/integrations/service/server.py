@@ -51,7 +51,9 @@ from coderoom.sandbox import Sandbox, SandboxConfig
 _log: Final = logging.getLogger("coderoom.service")
 _OPEN: Final = ("/healthz", "/health")
 _LOOPBACK: Final = re.compile(rb"(\d+-[0-9a-z]+-[0-9a-f]{24}\.)?(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
-_STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST (/e2b)?/files")
+_STREAMED: Final = re.compile(
+    r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST (/e2b)?/(files|process\.Process/StreamInput)"
+)
 _TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
 _KNOWN: Final = (CodeRoomError, NotFoundError, SessionLostError, TooMuchError, ValidationError)
 ANYBODY: Final = Tenant("anybody", TenantLimits(metrics=True))
@@ -279,7 +281,7 @@ class _ServiceGuard(Guard):
         return tenant
 
     def is_streamed(self, scope: Message) -> bool:
-        """Whether a file is sent."""
+        """Whether a file is sent, or the input of a command."""
         return _STREAMED.fullmatch(f"{scope['method']} {scope['path']}") is not None or is_for_port(scope)
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:

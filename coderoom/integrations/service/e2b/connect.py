@@ -26,7 +26,9 @@ Facts = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 _STREAMED: Final = "application/connect+json"
 _LAST: Final = 2
+_LONGEST_MESSAGE: Final = 4 * 1024 * 1024  # Of a stream.
 _MOST_SECONDS: Final = 86_400.0
+_HEAD: Final = struct.Struct(">BI")  # Of a message in a stream: flags, and its size.
 _CALL: Final = re.compile(r"/(process\.Process|filesystem\.Filesystem)/")
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_argument": 400,
@@ -105,7 +107,32 @@ async def message_of(request: Request, kind: type[M]) -> M:
         ValidationError: It is of another kind.
     """
     data = await request.body()
-    return kind.model_validate_json((data[5:] if _is_streamed(request) else data) or b"{}")
+    return kind.model_validate_json((data[_HEAD.size :] if _is_streamed(request) else data) or b"{}")
+
+
+async def messages_of(request: Request, kind: type[M]) -> AsyncGenerator[M]:
+    """The messages of a call that streams them, as they come.
+
+    Raises:
+        ValidationError: One is of another kind.
+        RpcError: One is too long, or the stream is none.
+    """
+    buffer = bytearray()
+    async for piece in request.stream():
+        buffer += piece
+        while len(buffer) >= _HEAD.size:
+            flags, size = _HEAD.unpack_from(buffer)
+            if flags:
+                raise RpcError("unimplemented", "messages of a stream must not be compressed")
+            if size > _LONGEST_MESSAGE:
+                raise RpcError("resource_exhausted", f"a message of a stream may have {_LONGEST_MESSAGE:,} bytes")
+            end = _HEAD.size + size
+            if len(buffer) < end:
+                break
+            yield kind.model_validate_json(bytes(buffer[_HEAD.size : end]))
+            del buffer[:end]
+    if buffer:
+        raise RpcError("invalid_argument", "the stream ends within a message")
 
 
 def seconds_of(request: Request) -> float | None:
@@ -159,4 +186,4 @@ def _number(request: Request, header: str, default: float) -> float:
 
 def _frame(message: Facts, flags: int = 0) -> bytes:
     data = json.dumps(message).encode()
-    return struct.pack(">BI", flags, len(data)) + data
+    return _HEAD.pack(flags, len(data)) + data

@@ -87,10 +87,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
                 return refusal(501, f"E2B's {what} are not supported by this server.")
         name = body.template.partition(":")[0]
         if name not in TEMPLATES:
-            why = (
-                f"There is no template {body.template!r:.100}: this server has {TEMPLATE!r}, also as {TEMPLATES[0]!r}."
-            )
-            return refusal(404, why)
+            return refusal(404, _no_template(body.template))
         env = {**_ENV, **(body.env or {})}
         options: dict[str, Any] = {"env": env}
         network = _network(body, boxes, tenant)
@@ -215,6 +212,12 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             return {"owner": boxes.peers.owner}
         raise HTTPException(404, "Not Found")
 
+    @routes.get("/templates/aliases/{name}")
+    async def template(name: str) -> Response:
+        if name not in TEMPLATES:
+            return refusal(404, _no_template(name))
+        return Json({"templateID": TEMPLATE, "public": True})
+
     async def not_here(request: Request) -> Response:
         return refusal(501, f"{request.method} {request.url.path:.200} of E2B's API is not supported by this server.")
 
@@ -222,6 +225,10 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         for path in (f"/{place}", f"/{place}/{{rest:path}}"):
             routes.add_api_route(path, not_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     return routes
+
+
+def _no_template(name: str) -> str:
+    return f"There is no template {name!r:.100}: this server has {TEMPLATE!r}, also as {TEMPLATES[0]!r}."
 
 
 def _tenant(request: Request) -> Tenant:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -20,6 +21,7 @@ from coderoom.integrations.service.e2b.connect import (
     Facts,
     RpcError,
     message_of,
+    messages_of,
     seconds_of,
     stream_response,
 )
@@ -72,6 +74,19 @@ class _Message(BaseModel):
     pty: _Terminal = _Terminal()
 
 
+class _Selected(BaseModel):
+    process: _Selector
+
+
+class _Written(BaseModel):
+    input: _Data
+
+
+class _Streamed(BaseModel):
+    start: _Selected | None = None
+    data: _Written | None = None
+
+
 def check_user(request: Request) -> None:
     """Check the user as whom a client wants something done.
 
@@ -97,11 +112,7 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     async def selected(request: Request) -> tuple[Command, _Message]:
         """The command that a message is about, and the message."""
         message = await message_of(request, _Message)
-        asked = message.process
-        for each in sandbox_of(request).running:
-            if each.number == asked.pid or (asked.tag is not None and each.facts.get("tag") == asked.tag):
-                return each, message
-        raise RpcError("not_found", f"process with pid {asked.pid or asked.tag!r:.100} not found")
+        return _running(sandbox_of(request), message.process), message
 
     async def begin(request: Request, sandbox: E2BSandbox, asked: _Start) -> Command:
         config, size = asked.process, None if asked.pty is None else asked.pty.size
@@ -162,11 +173,21 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     @routes.post("/SendInput")
     async def send_input(request: Request) -> Response:
         command, message = await selected(request)
-        try:
-            await command.process.write(message.input.pty or message.input.stdin)
-        except BrokenPipeError:
-            raise RpcError("failed_precondition", "stdin not enabled or closed") from None
+        await _write(command, message.input)
         return Json({})
+
+    @routes.post("/StreamInput")
+    async def stream_input(request: Request) -> Response:
+        sandbox, command = sandbox_of(request), None
+        async with aclosing(messages_of(request, _Streamed)) as messages:
+            async for message in messages:
+                if message.start is not None:
+                    command = _running(sandbox, message.start.process)
+                elif message.data is not None:
+                    if command is None:
+                        raise RpcError("invalid_argument", "the first message of the stream has no start")
+                    await _write(command, message.data.input)
+        return stream_response(request, _done(), _KEEP_ALIVE)
 
     @routes.post("/CloseStdin")
     async def close_stdin(request: Request) -> Response:
@@ -181,6 +202,24 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
         return Json({})
 
     return routes
+
+
+def _running(sandbox: E2BSandbox, asked: _Selector) -> Command:
+    for each in sandbox.running:
+        if each.number == asked.pid or (asked.tag is not None and each.facts.get("tag") == asked.tag):
+            return each
+    raise RpcError("not_found", f"process with pid {asked.pid or asked.tag!r:.100} not found")
+
+
+async def _write(command: Command, data: _Data) -> None:
+    try:
+        await command.process.write(data.pty or data.stdin)
+    except BrokenPipeError:
+        raise RpcError("failed_precondition", "stdin not enabled or closed") from None
+
+
+async def _done() -> AsyncGenerator[Facts]:
+    yield {}
 
 
 def _folder(sandbox: E2BSandbox, folder: str) -> str:

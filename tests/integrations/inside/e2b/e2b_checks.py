@@ -151,14 +151,28 @@ def test_tokens_are_checked(box: Sandbox) -> None:
             assert refused.value.code == 401
 
 
-def test_what_is_not_there() -> None:
-    """Templates, snapshots, forks, volumes, MCP gateways: a `SandboxException` says that they are missing."""
-    with Sandbox.create() as made:
-        for call in (made.create_snapshot, made.fork):
-            with pytest.raises(e2b.SandboxException, match="not supported by this server"):
-                call()
+def test_templates() -> None:
+    """`Template.exists`: there is one template, with two names; another is a `SandboxException`."""
+    assert [e2b.Template.exists(name) for name in ("base", "code-interpreter-v1", "mine")] == [True, True, False]
     with pytest.raises(e2b.SandboxException, match="There is no template 'mine'"):
         Sandbox.create("mine")
+
+
+def test_what_is_not_there() -> None:
+    """Snapshots, forks, `update_network`, volumes, secrets, MCP gateways, new templates: an error of their type."""
+    missing = "not supported by this server"
+    with Sandbox.create() as made:
+        for call in (made.create_snapshot, made.fork, lambda: made.update_network({})):
+            with pytest.raises(e2b.SandboxException, match=missing):
+                call()
+    with pytest.raises(e2b.SandboxException, match=missing):
+        Sandbox.create(mcp={"duckduckgo": {}})
+    with pytest.raises(e2b.VolumeException, match=missing):
+        e2b.Volume.create("mine")
+    with pytest.raises(e2b.SecretException, match=missing):
+        e2b.Secret.create("mine", "value")
+    with pytest.raises(e2b.BuildException, match=missing):
+        e2b.Template.build(e2b.Template().from_python_image("3"), "mine")
 
 
 # --- Code ---
@@ -348,13 +362,14 @@ def test_commands(box: Sandbox) -> None:
 
 
 def test_commands_in_the_background(box: Sandbox) -> None:
-    """Commands in the background: `list`, `connect`, `send_stdin`, `close_stdin`, `kill`."""
+    """Commands in the background: `list`, `connect`, `send_stdin`, `stream_input`, `close_stdin`, `kill`."""
     handle = box.commands.run("cat", background=True, stdin=True)
     assert handle.pid in [each.pid for each in box.commands.list()]
     same = box.commands.connect(handle.pid)
     box.commands.send_stdin(handle.pid, "hello\n")
+    box.commands.stream_input(handle.pid, iter(["to ", b"all\n"]))
     box.commands.close_stdin(handle.pid)
-    assert same.wait().stdout == "hello\n"
+    assert same.wait().stdout == "hello\nto all\n"
     sleeping = box.commands.run("sleep 60", background=True)
     assert box.commands.kill(sleeping.pid)
     assert not box.commands.kill(sleeping.pid)
@@ -372,12 +387,34 @@ def test_command_that_takes_too_long(box: Sandbox) -> None:
 
 
 def test_terminal(box: Sandbox) -> None:
-    """`pty.create`, `send_stdin`, `resize`, `kill`."""
+    """`pty.create`, `connect`, `send_stdin`, `stream_input`, `resize`, `kill`."""
     seen: list[bytes] = []
     terminal = box.pty.create(e2b.PtySize(rows=20, cols=70))
     box.pty.send_stdin(terminal.pid, b"stty size; exit\n")
     terminal.wait(on_pty=seen.append)
     assert b"20 70" in b"".join(seen)
+    other = box.pty.create(e2b.PtySize(rows=20, cols=70))
+    other.disconnect()
+    same = box.pty.connect(other.pid)
+    box.pty.stream_input(other.pid, iter([b"exit ", b"3\n"]))
+    with pytest.raises(e2b.CommandExitException) as ended:
+        same.wait()
+    assert ended.value.exit_code == 3
+
+
+def test_git(box: Sandbox) -> None:
+    """`git`: `init`, `clone`, `add`, `commit`, `status`, branches, configuration."""
+    box.git.configure_user("A", "a@example.org")
+    box.git.init("one", initial_branch="main")
+    box.files.write("one/a.txt", "x")
+    assert [each.name for each in box.git.status("one").file_status] == ["a.txt"]
+    box.git.add("one")
+    box.git.commit("one", "first")
+    box.git.create_branch("one", "other")
+    box.git.clone("one", path="two")
+    assert box.git.branches("one").current_branch == "other"
+    assert box.files.read("two/a.txt") == "x"
+    assert box.git.get_config("user.name") == "A"
 
 
 def test_one_user(box: Sandbox) -> None:
