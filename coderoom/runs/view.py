@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.spinner import Spinner
@@ -286,8 +286,18 @@ def _render(entry: Entry) -> RenderableType | None:
     return _markdown(entry.text)
 
 
+class _Title(Heading):
+    """A heading at the left, where the text begins."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
 class _Prose(Markdown):
     """Markdown that loses nothing but marks of its own: what looks like HTML, escapes or entities is text."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Title}
 
     def __init__(self, text: str, left_out: Sequence[str]) -> None:
         super().__init__(text, code_theme="ansi_dark", hyperlinks=False)

@@ -80,6 +80,8 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
                     break  # Ctrl-C ends a list of tasks; a person is asked for another one.
                 reader.take_back()
             line, is_task = await _ask(reader), False
+        if chatting.begun and reader.region is not None and chatting.run.log.run:
+            chatting.say(f"To go on with this chat: coderoom chat --resume {chatting.run.log.run}", "dim")
     finally:
         if not chatting.begun and not record.error:
             chatting.run.log.discard()
