@@ -411,8 +411,10 @@ def read_steps(journal: Journal, entry: RunEntry) -> dict[str, Any]:
 
 def lines_of(journal: Journal, entry: RunEntry) -> list[str]:
     """What is said and done in a run, line by line, to compare it with another one."""
-    lines = [f"outcome: {entry.state}"]
+    lines, before = [f"outcome: {entry.state}"], ("", "")
     for told in tell_steps(journal.steps(entry.id)):
-        if not isinstance(told, Check):
+        said = (told.source, told.text)
+        if not isinstance(told, Check) and said != before:  # A task is a message, too.
             lines += [f"{told.source}:", *(f"  {line}" for line in told.text.splitlines())]
+        before = said
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from html import escape
@@ -192,8 +193,9 @@ def _row(row: RunRow) -> str:
 
 
 def _name(column: str, name: str) -> str:
-    # Of a model at an address, the name says more than the address.
-    short = name.rpartition("#")[2] if column == "model" and name.startswith("http") else name
+    short = name
+    if column == "model":  # Its name says more than the address or the folder before it.
+        short = re.sub(r"(?<![^ ])https?://[^# ,]*#", "", re.sub(r"(?<=replay:)[^ ,]*/", "", name))
     shown = f'<div class="short" dir="auto" title="{text_html(name)}">{text_html(short)}</div>' if name else ""
     return f'<td data-label="{column}">{shown}</td>'
 
