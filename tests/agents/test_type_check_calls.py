@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.agents.acting import MakeActor, outputs
 from tests.agents.helpers import TASK, Client, python, stream
-from tests.agents.wrong_calls import FUNCTIONS, RIGHT, WRONG, called
+from tests.agents.wrong_calls import FUNCTIONS, OPENING, RIGHT, WRONG, called
 
 pytestmark = pytest.mark.slow
 
@@ -25,11 +27,12 @@ async def test_wrong_calls_are_stopped_before_any_effect(actor: MakeActor) -> No
     assert len(WRONG) == 45
 
 
-async def test_right_calls_run(actor: MakeActor) -> None:
-    agent = actor(Client(*map(python, RIGHT), "Done."), tools=FUNCTIONS, check_types=True, max_steps=100)
+@pytest.mark.parametrize("codes", [RIGHT, *((code,) for code in OPENING)])
+async def test_right_calls_run(actor: MakeActor, codes: Sequence[str]) -> None:
+    agent = actor(Client(*map(python, codes), "Done."), tools=FUNCTIONS, check_types=True, max_steps=100)
     found = outputs(await stream(agent, TASK))
     failed = [
-        (code, output) for code, output in zip(RIGHT, found, strict=True) if "Error" in output or "was run" in output
+        (code, output) for code, output in zip(codes, found, strict=True) if "Error" in output or "was run" in output
     ]
     assert failed == []
-    assert {*called} == {function.__name__ for function in FUNCTIONS}
+    assert codes is not RIGHT or {*called} == {function.__name__ for function in FUNCTIONS}

@@ -162,9 +162,13 @@ RIGHT = (
     "class Chart:\n    def show(self):\n        draw_chart()\nprint(Chart().__class__.__name__)",
     "def deal():\n    return draw_card()\ngames = {'poker': deal}",
     "def shift(x):\n    return x\ndef shift_all(rows):\n    return [shift(row, 2) for row in rows]",
-    "exec('def made(x):\\n    return x')\nprint(made(1))",
-    "from math import *\nprint(sqrt(16))",
     "def cached(function):\n    return lambda *args: 5\n@cached\ndef report(city): ...\nprint(report(1, 2))",
     "get_weather = lambda: 'mine'\nprint(get_weather())",
     "print(get_weather())",  # It is the one of the cell before.
+)
+# After each of these, any name may be bound.
+OPENING = (
+    "exec('def made(x):\\n    return x')\nprint(made(1))",
+    "from math import *\nprint(sqrt(16))",
+    "open('mine.py', 'w').write('def found(): return 5')\nfrom mine import *\nprint(found())",
 )
