@@ -433,7 +433,7 @@ class _Answer:
                 **self._facts,
                 "object": "chat.completion",
                 "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason()}],
-                "usage": self._record.usage,
+                "usage": self._turn.take_usage(),
                 "coderoom": self._extra(),
             }
         )
@@ -461,7 +461,7 @@ class _Answer:
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
                 if self._tells_usage:
-                    usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._record.usage}
+                    usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._turn.take_usage()}
                     yield _event({**self._facts, **usage})
             yield "data: [DONE]\n\n"
         finally:

@@ -53,6 +53,7 @@ class Turn(StepObserver):
         self.key = ""
         self._asks_client = asks_client
         self._question = ""
+        self._told: dict[str, int] = {}
         self._answer: asyncio.Future[str] | None = None
         self._asked = asyncio.Event()
         self._token = CancellationToken()
@@ -84,6 +85,11 @@ class Turn(StepObserver):
         self._asked.clear()
         self._answer.set_result(text)
         return True
+
+    def take_usage(self) -> dict[str, int]:
+        """The tokens since this was asked last: each answer has its own."""
+        told, self._told = self._told, self.record.usage
+        return {name: count - told.get(name, 0) for name, count in self._told.items()}
 
     async def end(self) -> None:
         """End the team's work."""

@@ -148,9 +148,12 @@ def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
     how: Any = {"respond": pays, "team": str(ROOT / "examples/approved_calls_team.yaml")}
     task = [{"role": "user", "content": "Pay them."}]
 
+    tokens: list[int] = []
+
     def said_in(client: openai.OpenAI, messages: list[Any], *, stream: bool = False) -> list[Any]:
         """The conversation after its next answer."""
         given: Any = client.chat.completions.create(model="x", messages=messages, stream=stream)
+        tokens.append(0 if stream else given.usage.total_tokens)
         pieces = [each.choices[0].delta for each in given] if stream else [given.choices[0].message]
         return [*messages, {"role": "assistant", "content": "".join(each.content or "" for each in pieces)}]
 
@@ -176,6 +179,7 @@ def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
         assert payments.read_text() == "5 to Ann\n"
         said_in(client, answered(other, "always"))
         assert payments.read_text() == "5 to Ann\n5 to Ann\n6 to Bob\n"
+        assert sum(tokens) == 4 * 15  # Each request to the model is told once.
         left = said_in(client, task)
     with serving(tmp_path, "--ask-clients", **how) as url, client_of(url) as client:
         with pytest.raises(openai.APIStatusError, match="with the server"):
