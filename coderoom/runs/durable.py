@@ -179,7 +179,7 @@ class Run:
         if task is None:  # The last one is finished. What was said after it belongs to no task.
             last = max((place for place, said in enumerate(past) if said.kind == "task"), default=-1)
             task = past[last].text if past else entry.task
-            past = [*past[: max(last, 0)], *(said for said in past[last + 1 :] if said.kind == "undo")]
+            past = [*past[: max(last, 0)], *(said for said in past[last + 1 :] if said.kind in ("undo", "left"))]
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):

@@ -20,7 +20,7 @@ class Said:
 
     Attributes:
         kind: A `task`, code to `run` in the session, the `model` from then on, whether to `ask` before code runs, or to
-            `undo` what was said before.
+            `undo` what was said before; and what is `left` of that, which goes with the next task.
         text: The task, or the person's words.
         code: The code to run.
         language: Its language.
@@ -29,7 +29,7 @@ class Said:
         asks: Whether a person is asked.
     """
 
-    kind: Literal["task", "run", "model", "ask", "undo"]
+    kind: Literal["task", "run", "model", "ask", "undo", "left"]
     text: str
     code: str = ""
     language: str = ""
@@ -49,7 +49,7 @@ def undone_in(steps: Iterable[Step]) -> set[int]:
     for step in steps:
         if (said := _said(step)) is not None and said.kind == "undo":
             undone.update(number for number in numbers if number >= said.first)
-        if said is None or said.kind not in ("model", "ask"):
+        if said is None or said.kind not in ("model", "ask", "left"):
             numbers.append(step.number)
     return undone
 

@@ -135,7 +135,10 @@ class Chat:
 
     async def repeat(self) -> None:
         """Go through the tasks of a chat that goes on, of which nothing is asked or run again, and show them."""
+        past = list(self.run.past)
         self.repeated = await self.run.repeat()
+        asked = "".join(said.text for said in past if said.kind == "task")
+        self.told = [said.text for said in past if said.kind == "left" and said.text not in asked]
         self.spent, self.records = list(self.repeated), list(self.repeated)
         self.run.log.hold()
         if not self.repeated:
@@ -312,9 +315,12 @@ class Chat:
         await self._release(mark)
         undone = self.records[mark.records :]
         del self.records[mark.records :]
-        self.told, self.files = mark.told, mark.files
+        # What is left of a task that was undone before stays there.
+        left = [each for each in self.told if each.startswith(UNDONE_IN) and each not in mark.told]
+        self.told, self.files = [*mark.told, *left], mark.files
         if calls.left:
-            self.told = [*mark.told, f"{UNDONE_IN}{calls_made(calls.left)}"]
+            self.told.append(f"{UNDONE_IN}{calls_made(calls.left)}")
+            self.run.log.add_said(Said("left", self.told[-1]))
         self._note_files()
         before = " ".join(mark.task.split())[:_LONGEST_TASK]
         *most, last = dict.fromkeys(word for words in restored for word in words.split(" and "))

@@ -85,19 +85,23 @@ def python(*lines: str) -> str:
 def test_calls_are_undone_across_agents_and_what_has_no_inverse_is_told(tmp_path: Path) -> None:
     first = python("book(name='a')"), "Booked.", "Nothing to add."
     second = python("book(name='b')", FAILS), python("send(text='hello')"), "So.", python("book(name='c')"), "Booked."
-    service = Service(tmp_path, *first, *second, "Well.", "Well.")
+    service = Service(tmp_path, *first, *second, *["Well."] * 4)
     with service.server as server:
         given = ["team.yaml", "--model", f"{server.base_url}#m"]
         lines = "Book a.\nBook more.\n/run book(name='d')\n/undo\nGo on.\n/undo\n/undo\n"
         shown, code = service.chat(*given, lines=lines)
         assert code == 0, shown
+        service.chat("--continue", lines="Once more.\n")
         assert service.booked == ["a", "b", "c", "d", "not d", "not c", "not b", "not a"]
         assert "book(...) was undone by cancel() (3 times)." in shown
         assert "Not undone: the calls of functions send(text='hello'): ok." in shown
-        asked = str(server.requests[-1].body["messages"])
-        assert "The person has undone a task since. These calls of functions were made before that" in asked
-        assert "send(text='hello'): ok" in asked
-        assert "book(name='b')" not in asked
+        for task in ("Go on.", "Once more."):  # The second one is in another process, after all were undone.
+            [asked] = [text for each in server.requests if task in (text := str(each.body["messages"][-1]["content"]))][
+                :1
+            ]
+            assert asked.count("The person has undone a task since. These calls of functions were made before") == 1
+            assert "- send(text='hello'): ok" in asked
+            assert "book(name='b')" not in asked
 
 
 def test_a_chat_that_is_killed_when_it_undoes_calls_goes_on_with_the_rest(tmp_path: Path) -> None:
