@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_core import ComponentModel
 from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import BaseModel, ValidationError
@@ -82,6 +83,7 @@ def check(
     walk = _Walk(checked, components, env, replace_models=replace_models)
     cleaned = walk.component(resolved, (), kind)
     _warn_of_unknown_agents(checked, cleaned)
+    _warn_of_no_end(checked, cleaned)
     return checked.finish(cleaned)
 
 
@@ -90,6 +92,14 @@ def check_config(document: Document, schema: type[BaseModel]) -> Checked:
     checked = Checked(document, References())
     walk = _Walk(checked, Components(()), {}, replace_models=False)
     return checked.finish(walk.config(document.data, schema, ()))
+
+
+def _warn_of_no_end(checked: Checked, data: Any) -> None:
+    """Warn of a team whose agents take turns for ever."""
+    if issubclass(checked.components.get((), object), RoundRobinGroupChat | SelectorGroupChat) and not any(
+        data["config"].get(name) for name in ("max_turns", "termination_condition")
+    ):
+        checked.warn((), "nothing ends this team: it has neither 'max_turns' nor a 'termination_condition'")
 
 
 def _warn_of_unknown_agents(checked: Checked, data: Any) -> None:

@@ -13,6 +13,7 @@ from coderoom.errors import ConfigError
 from tests.configs.config_files import TEAM, changed, found, one, write
 from tests.support.commands import ROOT
 
+MAX_MESSAGES = "{provider: autogen_agentchat.conditions.MaxMessageTermination, config: {max_messages: 3}}"
 AGENT = "config.participants[0]"
 
 
@@ -396,3 +397,11 @@ def test_names_that_nobody_has_are_warned_of(tmp_path: Path) -> None:
     assert (handoff.line, source.line) == (4, 8)
     assert handoff.message.endswith("'revewer'; did you mean 'reviewer'?")
     assert source.message.endswith("'somebody'; the names are actor, reviewer")
+
+
+@pytest.mark.parametrize("end", ["max_turns: 3", f"termination_condition: {MAX_MESSAGES}", ""])
+def test_a_team_that_nothing_ends_is_warned_of(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "team.yaml"
+    agent = "{provider: coderoom.agents.CodeActAgent, config: {name: actor}}"
+    path.write_text(f"provider: coderoom.teams.CodingTeam\nconfig:\n  participants: [{agent}]\n  {end}\n")
+    assert [each.line for each in team_warnings(path)] == ([] if end else [1])
