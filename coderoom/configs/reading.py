@@ -56,7 +56,7 @@ def find_source(path_or_name: str | Path | Source) -> Source:
     parts = [f"there is no shipped team {text!r}"]
     close = nearest(text, shipped, 3)
     if close:
-        parts.append("did you mean " + " or ".join(repr(match) for match in close) + "?")
+        parts[0] += f" (did you mean {' or '.join(map(repr, close))}?)"
     if shipped:
         parts.append("the shipped teams are " + ", ".join(shipped))
     if text and Path(text).exists():

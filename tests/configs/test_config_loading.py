@@ -326,7 +326,7 @@ def test_shipped_teams(shipped: Path) -> None:
 def test_unknown_name(shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RequestError) as caught:
         load_team("tlak")
-    assert "there is no shipped team 'tlak'; did you mean 'talk'?" in str(caught.value)
+    assert "there is no shipped team 'tlak' (did you mean 'talk'?)" in str(caught.value)
     assert "the shipped teams are bare, talk" in str(caught.value)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, TEAM, "mine")

@@ -136,7 +136,7 @@ def _style() -> str:
 
 def style_of(entry: RunEntry | RunRow) -> str:
     """The class of a run's outcome in the CSS."""
-    return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+    return {"ok": "good", "running": "dim", "no_code": "warn"}.get(entry.state, "bad")
 
 
 def badge(words: str, style: str) -> str:
