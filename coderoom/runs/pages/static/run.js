@@ -30,11 +30,16 @@ if (innerWidth >= 1000) one(".outline").open = true;
 function step(by) {
   const here = document.activeElement.closest(".entry"), parts = [...document.querySelectorAll(".turn > .part")];
   const part = here?.closest(".part") ?? parts.find(each => each.getBoundingClientRect().bottom > 60), place = parts.indexOf(part);
-  parts.slice(Math.max(0, place - 1), place + 2).forEach(unpack);
-  const all = entries(), at = all.indexOf(here);
-  let next = at + by;
-  if (at < 0) {
-    next = all.findIndex(each => part?.contains(each) && each.getBoundingClientRect().top > 60);
+  if (!part) return;
+  unpack(part);
+  let all = entries(), next = all.indexOf(here) + by;
+  if (here && all[next]?.closest(".part") !== part && parts[place + by]) {
+    unpack(parts[place + by]);
+    all = entries();
+    next = all.indexOf(here) + by;
+  }
+  if (!all.includes(here)) {
+    next = all.findIndex(each => part.contains(each) && each.getBoundingClientRect().top > 60);
     if (by < 0) next = (next < 0 ? all.length : next) - 1;
   }
   const target = all[Math.max(0, Math.min(all.length - 1, next))];
@@ -222,7 +227,7 @@ function unpack(part) {
   near.unobserve(part);
   near.observe(part);  // Which tells whether it is near.
   globalThis.htmx?.process(part);
-  number();
+  if (numbered) number();
 }
 function pack(part, height) {
   const selected = getSelection();
