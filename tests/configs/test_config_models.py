@@ -304,12 +304,16 @@ def test_a_default_and_a_literal_name_models_of_other_services(tmp_path: Path, m
         assert [type(model_client_of(agent)) for agent in agents_of(team)] == [ReplayModel]
         assert f"model: {text}\n" in dump_team(team)
     # With an address, the text is a name that the server there may have; the variable is always meant for us.
-    own = "model: ollama:x\n            base_url: http://127.0.0.1:9/v1"
-    (client,) = [
-        model_client_of(agent)
-        for agent in agents_of(load_team(write(tmp_path, changed(TEAM, "model: ${MODEL:-gpt-4o}", own)), env=ENV))
-    ]
-    assert config_of(client)["model"] == "ollama:x"
+    for text, kind in (
+        ("ollama:x", OpenAIChatCompletionClient),
+        ("${MODEL:-ollama:x}", OpenAIChatCompletionClient),
+        ("${CODEROOM_MODEL:-replay:r.yaml}", ReplayModel),
+    ):
+        own = f"model: {text}\n            base_url: http://127.0.0.1:9/v1"
+        team = load_team(write(tmp_path, changed(TEAM, "model: ${MODEL:-gpt-4o}", own)), env=ENV)
+        (client,) = [model_client_of(agent) for agent in agents_of(team)]
+        assert type(client) is kind
+        assert kind is ReplayModel or config_of(client)["model"] == "ollama:x"
 
 
 def test_a_wrapped_model_of_a_team(tmp_path: Path) -> None:
