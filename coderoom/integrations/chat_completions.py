@@ -345,7 +345,8 @@ class _Answer:
         self._base = base
         self._conversation = conversation
         self._question = question
-        run, said, self._is_late = conversation.run, question.messages[-1].text, False
+        run, said = conversation.run, question.messages[-1].text
+        self._asks = self._is_late = False
         if conversation.turn is None:
             record = run.record_of(run.prepared.record.task if conversation.is_new else said)
             conversation.turn = Turn(run, record, asks_client=server.asks_clients)
@@ -354,7 +355,6 @@ class _Answer:
         self._turn = conversation.turn
         self._turn.say = self._say
         self._record = self._turn.record
-        self._asks = False
         self._tells_usage = question.stream_options is not None and question.stream_options.include_usage
         conversation.is_new = False
         self._said: asyncio.Queue[str | None] = asyncio.Queue()
