@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
+from reprlib import Repr
 from typing import Any, Final, NamedTuple
 
 from coderoom._util.text import MASK
@@ -20,6 +21,8 @@ from coderoom.steps import CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, find_now, keep
 _UNKNOWN: Final = "it had begun when the run was ended, and whether it was done is not known"
 _SECONDS: Final = Limits().call_seconds
 _MOST_LINES: Final = 20
+_MOST_ARGUMENTS: Final = 8
+_SHORT: Final = Repr()
 _numbers = count()
 
 Functions = Mapping[str, HostFunction]
@@ -114,14 +117,20 @@ async def _undo(
         step = {"call": record.name, "id": record.id, "inverse": name}
         work = partial(_call, offered[place], name, arguments, record, step)
         if problem := await once(INVERSE, step, work, str, str):
-            line = f"{record.name}(...) was not undone: {problem}."
+            line = f"{_called(record.name, arguments)} was not undone: {problem}."
             if line not in lines:
                 note(line)
             lines.append(line)
         else:
-            lines.append(f"{record.name}(...) was undone by {name}().")
+            lines.append(f"{_called(record.name, arguments)} was undone by {name}().")
             undone.add(record.id)
     return Undone(tuple(call for call in calls if call.id not in undone), _counted(lines))
+
+
+def _called(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call with what tells it from others, in a few words."""
+    shown = [f"{key}={_SHORT.repr(value)}" for key, value in arguments.items()]
+    return f"{name}({', '.join([*shown[:_MOST_ARGUMENTS], *(['...'] if shown[_MOST_ARGUMENTS:] else [])])})"
 
 
 def _counted(lines: Sequence[str]) -> tuple[str, ...]:

@@ -68,7 +68,8 @@ async def test_the_inverses_of_undone_code_run_in_reverse_order(actor: MakeActor
     assert store.made[4:] == [("remove", 4, 7), ("remove", 3, 3), ("remove", 1, 1)]
     assert store.asked == ["create", "send", "create", "create"]  # Nobody is asked about inverses.
     told = (await remembered(agent))[-2]
-    assert "create(...) was undone by remove() (3 times)." in told
+    lines = "create(name='right', size=7)", "create(name='b', size=3)", "create(name='a', size=1)"
+    assert "\n".join(f"{line} was undone by remove()." for line in lines) in told.replace("\n\n", "\n")
     not_undone = told.partition("are not undone:")[2]
     assert "send(" in not_undone
     assert "create(" not in not_undone
@@ -89,7 +90,7 @@ async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
     )
     await turn(agent, TASK)
     told = (await remembered(agent))[-2]
-    assert "book(...) was not undone: cancel() failed: OSError: the train has left." in told
+    assert "book(seat=5) was not undone: cancel() failed: OSError: the train has left." in told
     assert "book(seat=5)" in told.partition("are not undone:")[2]
 
 
@@ -132,7 +133,7 @@ async def test_the_calls_of_branches_that_lose_are_undone(actor: MakeActor) -> N
     await turn(agent, TASK)
     assert sorted(store.made[:2]) == [("create", "a", 1), ("create", "b", 1)]
     assert store.made[2:] == [("remove", store.made.index(("create", "b", 1)) + 1, 1)]
-    assert any("create(...) was undone by remove()." in text for text in await remembered(agent))
+    assert any("create(name='b', size=1) was undone by remove()." in text for text in await remembered(agent))
 
 
 async def test_what_branches_leave_is_told_once(actor: MakeActor) -> None:
@@ -270,8 +271,9 @@ async def test_concurrent_calls_are_told_apart(actor: MakeActor) -> None:
     )
     await turn(agent, TASK)
     told = (await remembered(agent))[-2]
-    assert "put(...) was undone by take() (2 times)." in told
-    assert "put(...) was not undone: take() failed: OSError: it is gone." in told
+    for name in ("slow", "long"):
+        assert f"put(name='{name}') was undone by take()." in told
+    assert "put(name='quick') was not undone: take() failed: OSError: it is gone." in told
     left = told.partition("are not undone:")[2]
     assert [name for name in ("slow", "broken", "long", "quick") if f"name='{name}'" in left] == ["broken", "quick"]
 
@@ -289,7 +291,9 @@ async def test_a_rule_that_forbids_a_function_forbids_it_as_an_inverse(actor: Ma
     await turn(agent, TASK)
     assert store.made[2:] == [("remove", 1, 1)]
     told = (await remembered(agent))[-2]
-    assert "create(...) was not undone: remove() failed: PermissionError: remove() is forbidden here." in told
+    assert (
+        "create(name='b', size=3) was not undone: remove() failed: PermissionError: remove() is forbidden here." in told
+    )
     assert "create(name='b'" in told.partition("are not undone:")[2]
 
 
@@ -313,4 +317,4 @@ async def test_calls_in_a_session_that_agents_share_are_undone(first: type[Any])
     made = [("create", "a", 1), ("create", "b", 1), ("send", "hello"), ("remove", 2, 1), ("create", "c", 1)]
     assert store.made == made
     told = "\n".join(await remembered(fixes))
-    assert "create(...) was undone by remove()." in told
+    assert "create(name='b', size=1) was undone by remove()." in told
