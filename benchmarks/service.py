@@ -139,7 +139,7 @@ class Group:
             if self._file is None and Path(root, "cgroup.procs").exists():
                 place = Path(root, f"coderoom-benchmark-{os.getpid()}-{name}")
                 with contextlib.suppress(OSError):
-                    place.mkdir()
+                    place.mkdir(exist_ok=True)  # That of the table before may still end.
                     self._file = place / used
 
     def enter(self) -> None:
