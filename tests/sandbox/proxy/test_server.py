@@ -46,6 +46,25 @@ async def test_the_ways_in_lead_to_the_host_and_no_other(monkeypatch: pytest.Mon
             assert not second.heads
 
 
+async def test_the_end_of_what_code_sends_is_passed_on_and_the_answer_comes_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"%d bytes" % len(await reader.read()))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as counting:
+        place = f"127.0.0.1:{counting.sockets[0].getsockname()[1]}"
+        async with in_process(monkeypatch, place) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(b"CONNECT %b HTTP/1.1\r\n\r\n\0binary" % place.encode())
+            writer.write_eof()
+            async with asyncio.timeout(10):
+                assert (await reader.read()).endswith(b"\r\n\r\n7 bytes")
+            writer.close()
+
+
 @pytest.mark.parametrize(
     "request_",
     [
