@@ -158,9 +158,8 @@ class Mistakes:
             attribute in self._known.functions and isinstance(around[1], ast.Call) and around[1].func is around[0]
         )
         ours = {*self._known.functions, *self._known.definitions, *self._names.definitions}
-        near = attribute or next(iter(difflib.get_close_matches(name, [*ours, *_CALLED], 1, 0.75)), "")
-        is_one_of_ours = bool(attribute) or near in ours
-        is_met = not use.is_conditional and not (self._known.functions and any(each in use.guards for each in _ALL))
+        near = attribute or next(iter(difflib.get_close_matches(name, ours, 1, 0.75)), "")
+        is_met = not use.is_conditional and not any(each in use.guards for each in _ALL)
         expected = use.guards if use.scope is self._names.module else self._names.expected
         if (
             not is_called
@@ -174,11 +173,12 @@ class Mistakes:
             or name in self._names.texts
             or use.scope.owner(name) is not None
             or "NameError" in expected
-            or not (is_one_of_ours or (is_met and (near or self._known.functions)))
+            or not (near or (self._known.functions and is_met))
         ):
             return None
         if attribute:
             return self._mistake(use.node, f"Name `{name}` is not defined; call `{attribute}(...)` without it")
+        near = near or next(iter(difflib.get_close_matches(name, _CALLED, 1, 0.8)), "")
         hint = f"; did you mean `{near}`?" if near else ""
         defined = self._known.functions.get(near)
         return self._mistake(
