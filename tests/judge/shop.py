@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 LIMIT = 42
 OPEN = {"mon": [9]}
@@ -321,3 +321,12 @@ def is_text_file(file: Any) -> bool:
 
 def is_marked(function: Any) -> bool:
     return getattr(function, "is_hook", False)
+
+
+@runtime_checkable
+class Speaks(Protocol):
+    def speak(self) -> str: ...
+
+
+def hear(one: Any) -> str:
+    return one.speak() if isinstance(one, Speaks) else "silence"

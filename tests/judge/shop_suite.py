@@ -32,6 +32,17 @@ def test_data_and_what_is_changed_in_place():
     assert lists[0] is first
 
 
+def test_protocols():
+    class Dog:
+        age: int = 3
+
+        def speak(self):
+            return "woof"
+
+    assert shop.hear(Dog()) == "woof"
+    assert shop.hear(3) == "silence"
+
+
 def test_exceptions():
     with pytest.raises(NoStockError, match="0 of nut left") as caught:
         shop.take({}, "nut")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import re
 import types
 
 from .stand_ins import (
@@ -210,6 +211,8 @@ def make_mirror(
         elif name == "__aiter__":
             space[name] = lambda self: special(self, "__aiter__")
     native = _NATIVE.get(described["name"]) if space["_cr_is_built_in"] else None
+    if (described["module"], described["name"]) == ("re", "Match"):
+        space["__class__"] = property(lambda self: re.Match)
     if native is not None and (not peer.is_trusted or not issubclass(native, _FUNCTIONS)):
         space["__class__"] = property(lambda self: native)
     if native is types.FunctionType:

@@ -49,6 +49,7 @@ _MOST_LATEST = 10_000
 _NO_NAMES: Mapping[str, Any] = {}
 _NO_NUMBERS: Mapping[int, Any] = {}
 _HELD_HERE = 3  # References to a container of the tests that nothing of the code has.
+_HELD_BY_VALUE = 2  # References to a value that nothing else of the code has.
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
 _OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
@@ -248,9 +249,7 @@ class Peer:
             reply = {"value": self._encode(value, numbers)}
             if made is not None and id(value) in self._numbers:
                 self._made[self._numbers[id(value)]] = made
-            is_kept = (
-                do in ("get", "item") or name == "__getitem__" or (name == "__call__" and _gets(request, self._given))
-            )
+            is_kept = do in ("get", "item") or name == "__getitem__" or sys.getrefcount(value) > _HELD_BY_VALUE
             if not self.is_trusted or type(value) not in MUTABLE or id(value) in _numbered(given):
                 pass
             elif id(value) in known or (is_kept and self._sharing.keep(self._number(value), value)):
@@ -306,7 +305,8 @@ class Peer:
         else:
             allowed = do in _OF_THE_CODE
         if not allowed:
-            if do == "get" and not _has(target, name):
+            is_asked_of_all = name == "__annotations__" and isinstance(target, type)  # By `isinstance` with a protocol.
+            if do == "get" and (is_asked_of_all or not _has(target, name)):
                 raise AttributeError("%r object has no attribute %r" % (type(target).__name__, name))
             raise self.lost("the code asks for %.50r of an object of the tests" % name)
 
@@ -580,11 +580,6 @@ def _plain(value: Any, name: str) -> Any:
 
 def _text_of(container: Any) -> str:
     return json.dumps(Writer(lambda value, why: id(value), _NO_NUMBERS).content(container))
-
-
-def _gets(request: Dict[str, Any], given: Mapping[int, Any]) -> bool:
-    """Whether a call is one of a method that gives what its object keeps."""
-    return getattr(given.get(request["of"].get("$there")), "__name__", "") in ("get", "setdefault")
 
 
 def _has(target: Any, name: str) -> bool:
