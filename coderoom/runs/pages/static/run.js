@@ -29,7 +29,8 @@ if (innerWidth >= 1000) one(".outline").open = true;
 // Entries
 function step(by) {
   const here = document.activeElement.closest(".entry"), parts = [...document.querySelectorAll(".turn > .part")];
-  const part = here?.closest(".part") ?? parts.find(each => each.getBoundingClientRect().bottom > 60), place = parts.indexOf(part);
+  const seen = parts.findIndex(each => each.getBoundingClientRect().bottom > 60);
+  const part = here?.closest(".part") ?? parts.at(seen), place = parts.indexOf(part);
   if (!part) return;
   unpack(part);
   let all = entries(), next = all.indexOf(here) + by;
@@ -40,7 +41,8 @@ function step(by) {
   }
   if (!all.includes(here)) {
     next = all.findIndex(each => part.contains(each) && each.getBoundingClientRect().top > 60);
-    if (by < 0) next = (next < 0 ? all.length : next) - 1;
+    if (next < 0) next = all.findLastIndex(each => part.contains(each)) + 1;
+    if (by < 0) next -= 1;
   }
   const target = all[Math.max(0, Math.min(all.length - 1, next))];
   target?.focus({preventScroll: true});
