@@ -39,5 +39,5 @@ async def test_an_inverse_that_never_returns_is_not_waited_for(
     agent = actor(Client(python(code), "No."), tools=tools, call_approval=AlwaysApprove(), on_error="rollback")
     await turn(agent, TASK)
     told = "\n".join(await remembered(agent))
-    assert "put(...) was not undone: take() took more than 0.1 s, and whether it was done is not known." in told
-    assert "lend(...) was not undone: get() failed: CancelledError." in told
+    assert "put(name='a') was not undone: take() took more than 0.1 s, and whether it was done is not known." in told
+    assert "lend(name='b') was not undone: get() failed: CancelledError." in told
