@@ -106,7 +106,7 @@ class Attempt(ExecutionResult):
         """The calls that code which failed has made, and that are not undone."""
         if self.not_undone is not None:
             return self.not_undone
-        return () if self.outcome is Outcome.OK else tuple(self.calls)
+        return () if self.outcome is Outcome.OK else tuple(call for call in self.calls if call.has_effect)
 
     def edited_calls(self) -> list[str]:
         """A text on the calls with other arguments than the code gave, if it worked and there are some."""

@@ -349,7 +349,7 @@ class CodeActSession:
 
     def _take_forgotten(self) -> list[str]:
         """A note on the calls of a turn that was reset."""
-        calls, self._forgotten = self._forgotten, []
+        calls, self._forgotten = [call for call in self._forgotten if call.has_effect], []
         if not calls:
             return []
         reset = "An earlier turn was interrupted; conversation and variables were restored to the state before it."

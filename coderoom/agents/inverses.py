@@ -39,7 +39,7 @@ class Made(NamedTuple):
 
     Attributes:
         number: Its place among all that code of this process has made.
-        calls: All of them.
+        calls: Those that may have changed something.
         records: What is recorded of those that can be undone.
     """
 
@@ -50,7 +50,8 @@ class Made(NamedTuple):
     @classmethod
     def now(cls, calls: Sequence[FunctionCall], records: Sequence[RecordedCall] = ()) -> Made:
         """What code has made just now."""
-        return cls(next(_numbers), tuple(calls), tuple(record for record in records if record.inverse))
+        changing = tuple(call for call in calls if call.has_effect)
+        return cls(next(_numbers), changing, tuple(record for record in records if record.inverse))
 
 
 class Undone(NamedTuple):

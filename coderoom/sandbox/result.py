@@ -105,6 +105,7 @@ class FunctionCall:
         error: Why it failed, as in the exception that the code got; `None` if it did not.
         edited: Whether the code gave other arguments, and an approval has edited the call.
         id: What tells it from all other calls; empty if that is not known.
+        reads: Whether its function declares that its calls change nothing.
     """
 
     name: str
@@ -114,6 +115,12 @@ class FunctionCall:
     error: str | None = None
     edited: bool = False
     id: str = field(default="", compare=False, repr=False)
+    reads: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it may have changed something: its function has run, and is not one that only reads."""
+        return not self.reads and self.outcome is not Outcome.REJECTED
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())

@@ -84,14 +84,20 @@ async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
         """Cancel a seat."""
         raise OSError("the train has left")
 
-    code = f"book(5)\ntry:\n    book('x')\nexcept TypeError:\n    pass\n{FAILS}"
+    @Effect("read")
+    def trains() -> list[str]:
+        """What goes."""
+        return ["9:15"]
+
+    code = f"trains()\nbook(5)\ntry:\n    book('x')\nexcept TypeError:\n    pass\n{FAILS}"
     agent = actor(
-        Client(python(code), "It failed."), tools=[book, cancel], call_approval=AlwaysApprove(), on_error="rollback"
+        Client(python(code), "It failed."), tools=[book, cancel, trains], call_approval=AlwaysApprove(), on_error="rollback"
     )
     await turn(agent, TASK)
     told = (await remembered(agent))[-2]
     assert "book(seat=5) was not undone: cancel() failed: OSError: the train has left." in told
-    assert "book(seat=5)" in told.partition("are not undone:")[2]
+    # Neither what only reads is told, nor what was refused.
+    assert [line for line in told.partition("are not undone:")[2].splitlines() if line] == ["- book(seat=5): ok"]
 
 
 async def test_extra_arguments_of_a_call_set_none_of_its_inverse(actor: MakeActor) -> None:

@@ -221,7 +221,8 @@ class Calls:
             refused = too_large(function.name, size, largest)
         arguments = self._to_log(function.name_arguments(args, kwargs))
         id = secrets.token_hex(8)
-        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0, id=id))
+        reads = function.effect is not None and function.effect.name == "read"
+        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0, id=id, reads=reads))
         self._waiting_bytes += size + PER_CALL
         place, begun = len(self._log) - 1, time.monotonic()
         call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, begun, refused)

@@ -155,7 +155,7 @@ def _made(kind: Callable[..., T], types: Mapping[str, tuple[type, ...]], facts: 
 
 def _call_to_json(call: FunctionCall) -> dict[str, Any]:
     facts = {**vars(call), "outcome": call.outcome.value}
-    del facts["id"]  # The client has its own.
+    del facts["id"], facts["reads"]  # The client has its own.
     return facts
 
 
