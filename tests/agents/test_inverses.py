@@ -91,7 +91,10 @@ async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
 
     code = f"trains()\nbook(5)\ntry:\n    book('x')\nexcept TypeError:\n    pass\n{FAILS}"
     agent = actor(
-        Client(python(code), "It failed."), tools=[book, cancel, trains], call_approval=AlwaysApprove(), on_error="rollback"
+        Client(python(code), "It failed."),
+        tools=[book, cancel, trains],
+        call_approval=AlwaysApprove(),
+        on_error="rollback",
     )
     await turn(agent, TASK)
     told = (await remembered(agent))[-2]
