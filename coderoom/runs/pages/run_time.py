@@ -16,6 +16,8 @@ _TIMED: Final = {MODEL: "model", CODE: "code", "approval": "person", "input": "p
 _MOST: Final = 1_000
 _MOST_OF_LIVE: Final = 300
 """Bars of a run that goes on, which all change with each step."""
+_TOLD: Final = 0.5
+"""The least time between the steps that is told, in seconds: starting, installing packages, waiting for a task."""
 _LANE: Final = 26
 _BAR: Final = 18
 _PATTERNS: Final = (
@@ -41,9 +43,10 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     timed = [step for step in steps if step.kind in _TIMED]
     if not timed:
         return ""
-    begin = min(step.at - step.seconds for step in timed)
+    begin = min(entry.started, *(step.at - step.seconds for step in timed))
     cut_short = entry.ended or 0 if entry.outcome == "cancelled" else 0  # The last step has not ended.
     whole = max(max(step.at for step in timed) - begin, cut_short - begin, 0.001)
+    other = whole - _covered(timed)
     sums = dict.fromkeys(_TIMED.values(), 0.0)
     for step in timed:
         sums[_TIMED[step.kind]] += step.seconds
@@ -73,6 +76,8 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
         for kind, seconds in sums.items()
         if seconds
     )
+    if other >= _TOLD:
+        legend += f"<li>none of these {other:.1f} s</li>"
     names = "".join(f'<li dir="auto" title="{text_html(name)}">{text_html(name)}</li>' for name in lanes)
     height = len(lanes) * _LANE + 22
     note = ""
@@ -99,6 +104,15 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     )
     lines = f'{_BUTTONS}<div class="lanes"><ul class="names">{names}</ul>{window}</div>'
     return section_html("time", "Time", f'{lines}<ul class="legend">{legend}</ul>{note}')
+
+
+def _covered(steps: Sequence[Step]) -> float:
+    """The seconds in which at least one of the steps was done."""
+    covered, end = 0.0, -math.inf
+    for begun, ended in sorted((step.at - step.seconds, step.at) for step in steps):
+        covered += max(0.0, ended - max(begun, end))
+        end = max(end, ended)
+    return covered
 
 
 def _ticks(whole: float, height: int) -> str:
