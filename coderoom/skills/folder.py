@@ -29,7 +29,7 @@ _LONGEST_SIGNATURE, _LONGEST_SUMMARY = 200, 160
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = ("skills", "conftest")  # The latter pytest runs without being asked to.
 _VERDICT = re.compile(r"# Judged (\S{1,20}) by \S+: (.{0,200})\. Digest: ([0-9a-f]{32})\n")
-_TESTS, _OLD_TESTS = ".tests.py", "_test.py"  # The former no runner of tests collects by itself.
+_TESTS = ".tests.py"  # No runner of tests collects it by itself.
 _WRITABLE = "The skill cannot be saved"
 
 
@@ -157,9 +157,7 @@ class SkillFolder:
         code = self._text(f"{name}.py")
         if code is None:
             raise LookupError(f"There is no skill {name!r}.")
-        tests = self._text(f"{name}{_TESTS}")
-        if tests is None:
-            tests = self._text(f"{name}{_OLD_TESTS}") or ""
+        tests = self._text(f"{name}{_TESTS}") or ""
         found = _VERDICT.match(code)
         skill = Skill(name, code[found.end() :] if found else code, tests)
         if found and found[3] == skill.digest and _is_sound(skill):
@@ -197,7 +195,6 @@ class SkillFolder:
                 write_inside(self.path, f"{skill.name}{_TESTS}", skill.tests.encode())
                 head = f"# Judged {skill.judged} by {skill.name}{_TESTS}: {skill.strength}. Digest: {skill.digest}\n"
                 write_inside(self.path, f"{skill.name}.py", (head + skill.code).encode())
-                (self.path / f"{skill.name}{_OLD_TESTS}").unlink(missing_ok=True)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

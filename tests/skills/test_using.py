@@ -75,7 +75,7 @@ async def test_the_prompt_has_a_line_of_each_or_how_to_search(double: Skills) ->
         name = f"double_{number}"
         text = DOUBLE.replace("double", name).replace("by two", f"by two {'x' * 60}")
         (double.folder.path / f"{name}.py").write_text(text)
-        (double.folder.path / f"{name}_test.py").write_text(skill.tests.replace("double", name))
+        (double.folder.path / f"{name}.tests.py").write_text(skill.tests.replace("double", name))
         assert double.folder.read(name).digest
         double.folder.write(
             Skill(name, text, skill.tests.replace("double", name), "2026-01-01", "1 of 1 mutants killed"),
@@ -108,7 +108,7 @@ async def test_files_that_are_no_skills_are_left_alone(double: Skills) -> None:
     (folder / "notes.txt").write_text("mine")
     (folder / "empty.py").write_bytes(b"\xff\xfe")
     forged = Skill("forged", "1 +\n", "")
-    (folder / "forged.py").write_text(f"# Judged 2026-01-01 by forged_test.py: fine. Digest: {forged.digest}\n1 +\n")
+    (folder / "forged.py").write_text(f"# Judged 2026-01-01 by forged.tests.py: fine. Digest: {forged.digest}\n1 +\n")
     assert [each.name for each in await double.all()] == ["double"]
     checked = await double.check()
     assert [name for name, found in checked.items() if not isinstance(found, str)] == ["double"]
