@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -44,6 +45,19 @@ def test_sandbox_judge_exec_and_doctor_import_nothing_that_slim_does_not_install
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert not done.stderr
     assert int(done.stdout) > 80
+
+
+def test_no_module_of_slim_needs_one_that_slim_has_not() -> None:
+    files = runpy.run_path(str(ROOT / "scripts" / "dist"))["files"]()
+    rest = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files["full"]}
+    found = [
+        (file, name)
+        for file in files["slim"]
+        if file.endswith(".py")
+        for name in re.findall(r"^(?:from|import) ([\w.]+)", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+        if name in rest or name.startswith("autogen")
+    ]
+    assert found == []  # Else it belongs into `without` of pyproject.toml.
 
 
 _CODE = """

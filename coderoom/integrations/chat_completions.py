@@ -26,7 +26,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import encodable, misfits
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.integrations.chat_turns import Turn, question_in
+from coderoom.integrations.chat_tasks import ChatTask, question_in
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.links import Links
 from coderoom.integrations.tool import missing
@@ -102,14 +102,14 @@ class _Conversation:
     is_busy: bool = False
     is_new: bool = True
     digests: list[str] = field(default_factory=list)
-    turn: Turn | None = None
-    """What the team does at this moment, or was left with a question."""
+    task: ChatTask | None = None
+    """What the team works on at this moment, or was left with a question."""
     asked: str = ""
     """The key of the last question."""
 
     async def close(self) -> None:
-        if self.turn is not None:
-            await self.turn.end()
+        if self.task is not None:
+            await self.task.end()
         await self.run.close()
         await asyncio.to_thread(remove_folder, self.folder)
 
@@ -295,7 +295,7 @@ class ChatServer:
         self._continued.update(dict.fromkeys((digest for digest in digests if digest in self._continued), ""))
         found = next((self._conversations[each] for each in known if each in self._conversations), None)
         asked = _asked_before(messages)
-        if asked and (found is None or (found.asked == asked and found.turn is None)):
+        if asked and (found is None or (found.asked == asked and found.task is None)):
             raise _RefusedError(410, _GONE)
         if found is None:
             return await self._begin(caller, messages)
@@ -347,14 +347,14 @@ class _Answer:
         self._question = question
         run, said = conversation.run, question.messages[-1].text
         self._asks = self._is_late = False
-        if conversation.turn is None:
+        if conversation.task is None:
             record = run.record_of(run.prepared.record.task if conversation.is_new else said)
-            conversation.turn = Turn(run, record, asks_client=server.asks_clients)
+            conversation.task = ChatTask(run, record, asks_client=server.asks_clients)
         else:
-            self._is_late = not conversation.turn.answer(_asked_before(question.messages), said)
-        self._turn = conversation.turn
-        self._turn.say = self._say
-        self._record = self._turn.record
+            self._is_late = not conversation.task.answer(_asked_before(question.messages), said)
+        self._task = conversation.task
+        self._task.say = self._say
+        self._record = self._task.record
         self._tells_usage = question.stream_options is not None and question.stream_options.include_usage
         conversation.is_new = False
         self._said: asyncio.Queue[str | None] = asyncio.Queue()
@@ -371,18 +371,18 @@ class _Answer:
         text = None
         try:
             try:
-                asked = await self._turn.pause()
+                asked = await self._task.pause()
             except asyncio.CancelledError:
-                await self._turn.end()
+                await self._task.end()
                 raise
             self._asks = bool(asked)
             parts = [asked] if asked else [self._text(), await self._links()]
             text = encodable("\n\n".join(filter(None, [_LATE if self._is_late else "", *parts])))
             return text
         finally:
-            self._conversation.asked = self._turn.key
-            if self._turn.is_over:
-                self._conversation.turn = None
+            self._conversation.asked = self._task.key
+            if self._task.is_over:
+                self._conversation.task = None
             self._server.end_answer(self._conversation, self._question, text)
 
     def _text(self) -> str:
@@ -408,7 +408,7 @@ class _Answer:
 
     def _extra(self) -> dict[str, Any]:
         if self._asks:
-            return {"question": self._turn.key, "run": self._record.run, "conversation": self._conversation.id}
+            return {"question": self._task.key, "run": self._record.run, "conversation": self._conversation.id}
         facts = self._record.to_json()
         kept = {name: facts[name] for name in _FACTS}
         return {**kept, "conversation": self._conversation.id, "files": list(map(encodable, self._files()))}
@@ -433,7 +433,7 @@ class _Answer:
                 **self._facts,
                 "object": "chat.completion",
                 "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason()}],
-                "usage": self._turn.take_usage(),
+                "usage": self._task.take_usage(),
                 "coderoom": self._extra(),
             }
         )
@@ -461,7 +461,7 @@ class _Answer:
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
                 if self._tells_usage:
-                    usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._turn.take_usage()}
+                    usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._task.take_usage()}
                     yield _event({**self._facts, **usage})
             yield "data: [DONE]\n\n"
         finally:

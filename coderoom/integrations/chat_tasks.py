@@ -33,8 +33,8 @@ def question_in(answer: str) -> str:
     return found[1] if found else ""
 
 
-class Turn(StepObserver):
-    """The team at work on a message, which goes on while nobody listens.
+class ChatTask(StepObserver):
+    """A task of a chat: the team works on it while nobody listens, too.
 
     Args:
         run: The run of the conversation.
@@ -58,23 +58,23 @@ class Turn(StepObserver):
         self._asked = asyncio.Event()
         self._token = CancellationToken()
         self._story = Story()
-        self._task = asyncio.ensure_future(self._work(run))
-        self._task.add_done_callback(retrieve_exception)
+        self._work = asyncio.ensure_future(self._do(run))
+        self._work.add_done_callback(retrieve_exception)
 
     @property
     def is_over(self) -> bool:
         """Whether the team has ended."""
-        return self._task.done()
+        return self._work.done()
 
     async def pause(self) -> str:
         """Wait for a question, and return it; empty: the team has ended. Raises what the run has raised."""
         asked = asyncio.ensure_future(self._asked.wait())
         try:
-            await asyncio.wait((self._task, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self._work, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-        if self._task.done():
-            self._task.result()
+        if self._work.done():
+            self._work.result()
             return ""
         return self._question
 
@@ -94,9 +94,9 @@ class Turn(StepObserver):
     async def end(self) -> None:
         """End the team's work."""
         self._token.cancel()
-        await run_uncancellable(asyncio.wait((self._task,)))
+        await run_uncancellable(asyncio.wait((self._work,)))
 
-    async def _work(self, run: Run) -> None:
+    async def _do(self, run: Run) -> None:
         if self._asks_client:
             instead_of_terminal.set(self._ask)  # In the context of this task.
         with observing(self):
