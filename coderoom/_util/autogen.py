@@ -257,7 +257,7 @@ def workbenches_of(team: Any) -> list[Any]:
 
 def streams(workbench: Any, name: str) -> bool:
     """Whether a tool of a workbench is a run of an agent or a team, whose messages become those of its caller."""
-    return any(tool.name == name for tool in tools_of(workbench) if isinstance(tool, StreamTool))
+    return isinstance(tools_of(workbench).get(name), StreamTool)
 
 
 def condition_of(team: Any) -> Any:
@@ -316,7 +316,7 @@ def server_params_of(tool_or_workbench: Any) -> Any:
 
 async def mcp_tools(workbench: Any) -> dict[str, Any]:
     """An MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to, and annotations."""
-    names = {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
+    names = _names_in(workbench)
     try:
         answer = await (await workbench._actor.call("list_tools", None))
         return {names.get(tool.name, tool.name): tool for tool in answer.tools}
@@ -329,9 +329,15 @@ def mcp_tool_of(tool: Any) -> Any:
     return getattr(tool, "_tool", None) if server_params_of(tool) is not None else None
 
 
-def tools_of(workbench: Any) -> list[Any]:
-    """The tools that a workbench is made of; empty if it has others."""
-    return list(getattr(workbench, "_tools", ()))
+def tools_of(workbench: Any) -> dict[str, Any]:
+    """The tools that a workbench is made of, by the names under which it offers them; empty if it has others."""
+    names = _names_in(workbench)
+    return {names.get(tool.name, tool.name): tool for tool in getattr(workbench, "_tools", ())}
+
+
+def _names_in(workbench: Any) -> dict[str, str]:
+    """The names under which a workbench offers tools that are renamed there, by their own."""
+    return {original: name for name, original in getattr(workbench, "_override_name_to_original", {}).items()}
 
 
 def forget_early_answers(input_func: Callable[..., object]) -> None:

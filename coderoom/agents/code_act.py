@@ -37,6 +37,7 @@ from coderoom.agents.selection import CodeFormat, Selection
 from coderoom.agents.skills import describe_skills, skills_for
 from coderoom.agents.tool_search import ToolSearch, ToolsInPrompt
 from coderoom.agents.tools import (
+    check_dump,
     check_imports,
     check_limits,
     check_tools,
@@ -428,6 +429,9 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
             return None
         if name == "skills":
             return value and value.source
+        if name == "workbench":
+            for workbench in self._workbench:
+                check_dump(workbench)
         return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)
 
     @classmethod

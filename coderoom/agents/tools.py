@@ -17,13 +17,14 @@ from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
-from coderoom._util.autogen import is_started
+from coderoom._util.autogen import is_started, tools_of
 from coderoom.agents.selection import CodeFormat
 from coderoom.blocks import extract_code_blocks, normalize_language, without_thoughts
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     EDITING_HELP,
     PROCESSES_HELP,
+    Effect,
     FunctionCall,
     HostFunction,
     host_functions,
@@ -49,8 +50,14 @@ def check_tools(tools: Any) -> tuple[list[Any], Offer]:
 
 
 def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
-    """The config of a tool; a function's config is its source."""
+    """The config of a tool; a function's config is its source.
+
+    Raises:
+        ValueError: It has none, or its effect would be lost.
+    """
     if isinstance(tool, BaseTool):
+        if tool not in _loaded:
+            _check_effect(tool, tool.dump_component())
         return _loaded.get(tool) or tool.dump_component()
     try:
         if not inspect.isfunction(tool):
@@ -68,7 +75,36 @@ def dump_tool(tool: BaseTool[Any, Any] | Callable[..., Any]) -> ComponentModel:
             "be part of a config if its parameters and its result are annotated and its source is enough to define it; "
             "offer other functions as a FunctionTool with global_imports, or as a tool class."
         ) from error
+    _check_effect(tool, model)
     return model
+
+
+def check_dump(workbench: Workbench) -> None:
+    """Refuse to dump a workbench with tools whose effects would be lost."""
+    for tool in tools_of(workbench).values():
+        if _effect_of(tool) is not None:
+            dump_tool(tool)
+
+
+def _check_effect(tool: Any, model: ComponentModel) -> None:
+    if (declared := _effect_of(tool)) is None:
+        return
+    loaded = None
+    with warnings.catch_warnings(), suppress(Exception):  # Source can be wrong in any way.
+        warnings.simplefilter("ignore")
+        loaded = _effect_of(BaseTool.load_component(model))
+    if loaded != declared:
+        raise ValueError(
+            f"Cannot serialize CodeActAgent with the tool {tool!r}: its effect {declared.name!r} would be lost, since "
+            "its source alone does not give it. Offer a FunctionTool with global_imports of Annotated and Effect, and "
+            "its effect in the annotation of its result; or leave the effect to call_rules."
+        )
+
+
+def _effect_of(tool: Any) -> Effect | None:
+    """The effect that a tool, or a function, declares itself."""
+    (function,) = Offer([tool]).known
+    return None if function.effect is None or function.effect.is_hint else function.effect
 
 
 class Workbenches:

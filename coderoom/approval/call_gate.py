@@ -44,7 +44,8 @@ class CallRule(BaseModel):
     """What calls that match do, whatever their function declares.
 
     Attributes:
-        function: The function's name, as a pattern for file names: `delete_*`.
+        function: The function's name, as a pattern for file names: `delete_*`. That of a tool may be written as its
+            server writes it: `delete-*`.
         arguments: Regular expressions by the names of arguments, each for the whole text of one: its words, or its
             value as Python. An argument that is left out has its default.
         effect: `read` and the call is made, `write` and the approval is asked, `forbidden` and it fails.
@@ -74,14 +75,15 @@ class CallRule(BaseModel):
         Raises:
             RequestError: It names an argument that the function does not have.
         """
-        if not fnmatch.fnmatchcase(function.name, self.function):
+        pattern = self.function if "[" in self.function else re.sub(r"[^\w*?]", "_", self.function)
+        if not fnmatch.fnmatchcase(function.name, pattern):
             return False
         known = function.signature.parameters.values()
         names = {each.name for each in known}
         wrong = self.arguments.keys() - names
         if wrong and not any(each.kind is each.VAR_KEYWORD for each in known):
             # With a pattern as name it may be meant for others.
-            if self.function == function.name:
+            if pattern == function.name:
                 raise RequestError(
                     f"A rule for calls of {function.name}() names the argument {min(wrong)!r}; it has: "
                     f"{', '.join(sorted(names)) or 'none'}."
@@ -100,8 +102,9 @@ class CallRule(BaseModel):
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    # A server takes 5.0 for 5.
-    return [repr(value), repr(int(value))] if isinstance(value, float) and value.is_integer() else [repr(value)]
+    # 5.0 and 5 are the same to a server, and True and 1 to Python.
+    is_other = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return [repr(value), repr(int(value))] if is_other else [repr(value)]
 
 
 @dataclass
@@ -127,9 +130,16 @@ calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", 
 
 @dataclass
 class _Made:
-    """The arguments of a call that is made; `edited`: those by their names, if it was edited."""
+    """A call that is made.
 
-    given: Given
+    Attributes:
+        ready: Its arguments for the function.
+        gets: The same as data.
+        edited: Those by their names, if it was edited.
+    """
+
+    ready: Arguments
+    gets: Given
     edited: dict[str, Any] | None = None
 
 
@@ -205,42 +215,42 @@ class CallGate:
         if not rules and declared == "read" and not inverse:
             return function
 
-        def by_name(given: Given) -> dict[str, Any]:
-            return arguments_by_name(function.signature, checked_data(function, given))
+        def by_name(gets: Given) -> dict[str, Any]:
+            return arguments_by_name(function.signature, gets)
 
-        def effect_of(given: Given) -> str:
-            arguments = by_name(given) if rules else {}
+        def effect_of(gets: Given) -> str:
+            arguments = by_name(gets) if rules else {}
             return next((rule.effect for rule in rules if rule.matches(arguments)), declared)
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
             given, ready = deepcopy((list(args), dict(kwargs))), function.check(args, kwargs)
-            # Not as they were sent: a resumed run must know the call however its code writes it this time.
-            named = arguments_by_name(function.signature, checked_data(function, given))
-            digest, code = digest_of((), named), calling.get() or CallingCode()
+            gets = checked_data(function, given, ready)
+            digest, code = _digest_of(function, given, gets), calling.get() or CallingCode()
             code.made[function.name, digest] += 1
             number = code.made[function.name, digest]
             key = {"name": function.name, "arguments": digest, "cell": cell.get(), "number": number}
-            return Arguments((_Made(given), ready, key), {})
+            return Arguments((_Made(ready, gets), key), {})
 
         async def run(arguments: Arguments) -> Any:
-            made, ready, key = arguments.args
-            given = made.given
-            effect = effect_of(given)
+            made, key = arguments.args
+            effect = effect_of(made.gets)
             if effect == "forbidden":
                 raise PermissionError(f"{function.name}() is forbidden here")
             if effect == "write":
-                if (edited := await self._ask(function, given, key)) is not None:
-                    if effect_of(edited) == "forbidden":
+                if (edited := await self._ask(function, made.gets, key)) is not None:
+                    made.ready = function.check(*deepcopy(edited))
+                    made.gets = checked_data(function, edited, made.ready)
+                    if effect_of(made.gets) == "forbidden":
                         raise PermissionError(f"{function.name}() is forbidden here, also as it was edited")
-                    made.given, ready = edited, function.check(*edited)
-                    made.edited = by_name(edited)
+                    made.edited = by_name(made.gets)
                     log_edited(made.edited)
                 self._begin(function.name, key)
+            ready = made.ready
             answer = await call_in_thread(function.run, ready) if function.in_thread else function.run(ready)
             return await answer if inspect.isawaitable(answer) else answer
 
         def to_undo(arguments: Arguments) -> InverseCall:
-            return InverseCall(inverse, by_name(arguments.args[0].given))
+            return InverseCall(inverse, by_name(arguments.args[0].gets))
 
         def as_edited(arguments: Arguments) -> dict[str, Any] | None:
             edited: dict[str, Any] | None = arguments.args[0].edited
@@ -298,7 +308,7 @@ class CallGate:
                     "parameter of that nor 'result', what that has returned."
                 )
 
-    async def _ask(self, function: HostFunction, given: Given, key: Mapping[str, Any]) -> Given | None:
+    async def _ask(self, function: HostFunction, gets: Given, key: Mapping[str, Any]) -> Given | None:
         """Ask about a call; return the arguments of the call that somebody has made of it, if any.
 
         Raises:
@@ -315,7 +325,7 @@ class CallGate:
                 ask = partial(
                     CallRequest.about,
                     function,
-                    given,
+                    gets,
                     agent=current_agent() or self._agent,
                     block="\n\n".join(fence(each.code, each.language) for each in code.blocks),
                     context=list(code.context),
@@ -350,6 +360,17 @@ class CallGate:
             f"{name}() had begun with these arguments when the run was ended: {unknown}, and it is not repeated. "
             "Find out what it has done before you call it again."
         )
+
+
+def _digest_of(function: HostFunction, given: Given, gets: Given) -> str:
+    """A digest by which a resumed run knows a call again, however its code writes it this time.
+
+    It is that of what the function gets, but for what is new each time, such as the time as a default.
+    """
+    sent, known, again = (
+        arguments_by_name(function.signature, each) for each in (given, gets, checked_data(function, given))
+    )
+    return digest_of((), {name: value if again.get(name) == value else sent.get(name) for name, value in known.items()})
 
 
 def _refuse_after_many(name: str, code: CallingCode) -> None:

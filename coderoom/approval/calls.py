@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import HostFunction
-from coderoom.sandbox.functions.function import as_data, default_of
+from coderoom.sandbox.functions.function import Arguments, as_data, default_of
 from coderoom.sandbox.guest.values import as_argument, why_not_data
 
 _WIDTH: Final = 100
@@ -61,17 +61,17 @@ class CallRequest(ApprovalRequest):
     _function: HostFunction | None = PrivateAttr(default=None)
 
     @classmethod
-    def about(cls, function: HostFunction, given: Given, **facts: Any) -> Self:
+    def about(cls, function: HostFunction, gets: Given, **facts: Any) -> Self:
         """The question about a call of a function, whose arguments are copied.
 
         Args:
             function: The function.
-            given: The arguments, which it accepts.
+            gets: What `checked_data` makes of the arguments.
             facts: The other fields.
         """
-        given = checked_data(function, given)
-        arguments = arguments_by_name(function.signature, given)
-        request = cls(code=as_python(function, given), function=function.name, arguments=arguments, **facts)
+        gets = deepcopy(gets)
+        arguments = arguments_by_name(function.signature, gets)
+        request = cls(code=as_python(function, gets), function=function.name, arguments=arguments, **facts)
         request._function = function
         return request
 
@@ -94,7 +94,7 @@ class CallRequest(ApprovalRequest):
         """The question about another call of the function; raises as `given`."""
         assert self._function is not None
         facts = {name: getattr(self, name) for name in ("context", "agent", "block", "always", "branch")}
-        return self.about(self._function, self.given(code), **facts)
+        return self.about(self._function, checked_data(self._function, self.given(code)), **facts)
 
     @property
     def title(self) -> str:
@@ -104,9 +104,15 @@ class CallRequest(ApprovalRequest):
         return f"A call of {self.function}(){who}{where} that waits for approval"
 
 
-def checked_data(function: HostFunction, given: Given) -> Given:
-    """The arguments as the function gets them; each that is no data, as it was sent."""
-    checked = function.check(*deepcopy(given))
+def checked_data(function: HostFunction, given: Given, checked: Arguments | None = None) -> Given:
+    """A copy of the arguments as the function gets them; each that is no data, as it was sent.
+
+    Args:
+        function: The function.
+        given: The arguments as they were sent.
+        checked: What its check has made of them, if that is done: another time it may make something else of them.
+    """
+    checked = function.check(*deepcopy(given)) if checked is None else checked
     kwargs = checked.kwargs if checked.seen is None else checked.seen
     try:
         sent, gets = (function.signature.bind(*args, **named) for args, named in (given, (checked.args, kwargs)))
@@ -114,7 +120,7 @@ def checked_data(function: HostFunction, given: Given) -> Given:
         return deepcopy(given)
     for name, value in gets.arguments.items():
         try:
-            gets.arguments[name] = as_data(function.name, value)
+            gets.arguments[name] = deepcopy(as_data(function.name, value))
         except Exception:  # It can be any object.
             gets.arguments[name] = deepcopy(sent.arguments.get(name))
     return list(gets.args), gets.kwargs

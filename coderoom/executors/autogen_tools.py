@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from coderoom._util.autogen import function_of, is_started, mcp_tool_of, mcp_tools, server_params_of, tools_of
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.sandbox.functions.callables import LateFunctions, effect_of, from_callable, misfit, read_signature
-from coderoom.sandbox.functions.effects import Effect
+from coderoom.sandbox.functions.effects import Effect, decorated_effect
 from coderoom.sandbox.functions.function import Arguments, HostFunction
 from coderoom.sandbox.functions.schemas import bind, sign, tool_name
 
@@ -89,9 +89,12 @@ def from_tool(tool: Tool) -> HostFunction:
 
 
 def effect_of_tool(tool: object) -> Effect | None:
-    """The effect that the function of a tool declares, or that an MCP server hints at."""
+    """The effect that a tool declares, or its function or its `run`; or that an MCP server hints at."""
     function, signature = function_of(tool)
-    return effect_of(function, signature) if signature is not None else _hint(mcp_tool_of(tool))
+    if signature is None and callable(function := getattr(tool, "run", None)):
+        signature = inspect.signature(function)
+    declared = decorated_effect(tool) or (None if signature is None else effect_of(function, signature))
+    return declared or _hint(mcp_tool_of(tool))
 
 
 def _hint(tool: Any) -> Effect | None:
@@ -99,7 +102,9 @@ def _hint(tool: Any) -> Effect | None:
     said = getattr(tool, "annotations", None)
     if getattr(said, "readOnlyHint", None):
         return Effect("read", is_hint=True)
-    return Effect("write", is_hint=True) if getattr(said, "destructiveHint", None) else None
+    # A server that says that its tool is not read-only says that it writes.
+    writes = getattr(said, "destructiveHint", None) or getattr(said, "readOnlyHint", None) is False
+    return Effect("write", is_hint=True) if writes else None
 
 
 def _from_group(error: Exception) -> Exception:
@@ -135,7 +140,7 @@ async def from_workbench(workbench: Workbench) -> list[HostFunction]:
             f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools ({cause}). "
             f"Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
         ) from error
-    effects = {tool.name: effect_of_tool(tool) for tool in tools_of(workbench)}
+    effects = {name: effect_of_tool(tool) for name, tool in tools_of(workbench).items()}
     served = await mcp_tools(workbench)
     effects |= {name: _hint(tool) for name, tool in served.items()}
     whole = {name: tool.inputSchema for name, tool in served.items()}

@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
+from uuid import UUID, uuid4
 
 import pytest
 from autogen_agentchat.agents import ApprovalFuncType
 from autogen_core.tools import FunctionTool, StaticWorkbench
-from pydantic import Base64Bytes
+from pydantic import Base64Bytes, BaseModel, Field
 
 from coderoom.approval import (
     Always,
@@ -300,14 +301,25 @@ async def test_no_argument_hides_another_one_from_rules(actor: MakeActor) -> Non
         made.append(number)
         return "counted"
 
+    def any_type(one) -> None:  # type: ignore[no-untyped-def]
+        made.append(one)
+
     rules = [
         CallRule(function="read", arguments={"path": "safe", "lines": r"\[\]|\(\)"}, effect="read"),
         CallRule(function="*", arguments={"number": "13"}, effect="forbidden"),
+        CallRule(function="any_type", arguments={"one": "1"}, effect="forbidden"),
         CallRule(function="read", effect="forbidden"),
     ]
-    calls = ["read('evil', path='safe')", "store(' 13', '//79')", "count(' 13')", "count(13.0)", "serve(13.0)"]
+    calls = [
+        "any_type(True)",
+        "read('evil', path='safe')",
+        "store(' 13', '//79')",
+        "count(' 13')",
+        "count(13.0)",
+        "serve(13.0)",
+    ]
     code = "\n".join(f"try: print({call})\nexcept PermissionError: print('no')" for call in calls)
-    tools = [read, store, FunctionTool(count, "Count.")]
+    tools = [read, store, any_type, FunctionTool(count, "Count.")]
     served = StaticWorkbench([FunctionTool(count, "Count.", name="serve")])
     agent = actor(Client(python(code), "Done."), tools=tools, workbench=served, call_rules=rules)
     assert outputs(await stream(agent, "Count."))[-1] == "no\n" * len(calls)
@@ -317,32 +329,6 @@ async def test_no_argument_hides_another_one_from_rules(actor: MakeActor) -> Non
 @pytest.mark.parametrize("approval", [AlwaysApprove(), RuleApproval([], default="allow"), lambda request: True])
 async def test_every_approval_can_decide(actor: MakeActor, bank: Bank, approval: ApprovalFuncType) -> None:
     assert await output_of(actor, bank, "print(pay(500))", approval=approval) == "Ann got 500\n"
-
-
-def test_a_declared_effect_is_never_lost(actor: MakeActor) -> None:
-    def text() -> Annotated[str, Effect("write")]:
-        """In quotes."""
-        return ""
-
-    def unknown() -> Annotated[Nothing, Effect("write")]:  # type: ignore[name-defined] # noqa: F821
-        """Of a type that is not there."""
-
-    def misplaced(number: Annotated[int, Effect("write")]) -> None:
-        """At a parameter."""
-
-    def named() -> Writes | None:
-        """By a name of its own, in a union."""
-
-    for function, message in (
-        (text, r"text\(\) need a call_approval"),
-        (named, r"named\(\) need a call_approval"),
-        (unknown, r"unknown\(\) cannot be read"),
-        (misplaced, r"belongs to its result"),
-    ):
-        with pytest.raises((ValueError, RequestError), match=message):
-            actor(Client("Well."), tools=[function])
-    with pytest.raises(RequestError, match="an effect is one of 'read', 'write', 'forbidden'"):
-        Effect("writes")  # type: ignore[arg-type]
 
 
 async def test_a_rule_for_an_argument_that_is_not_there_is_an_error(actor: MakeActor, bank: Bank) -> None:
@@ -376,6 +362,36 @@ async def test_a_begun_call_is_known_again_however_it_is_written(actor: MakeActo
         journal.known = dict(journal.kept)
         assert "whether it was done is not known" in await output_of(actor, bank, code)
     assert len(bank.paid) == len(bank.asked) == 1
+
+
+class Order(BaseModel):
+    """Something that is new each time."""
+
+    number: int
+    id: UUID = Field(default_factory=uuid4)
+
+
+async def test_what_is_new_each_time_is_asked_as_it_is_made_and_made_once(actor: MakeActor, bank: Bank) -> None:
+    """An id, or the time, that an argument has by default."""
+    made: list[UUID] = []
+
+    def order(what: Order) -> Writes:
+        """Order something."""
+        made.append(what.id)
+        return "ordered"
+
+    journal, seen = Journal(), []
+
+    def decide(request: CallRequest) -> bool:
+        seen.append(UUID(request.arguments["what"]["id"]))
+        return True
+
+    with observing(journal):
+        for output in ("ordered\n", "whether it was done is not known"):
+            code = "print(order({'number': 5}))"
+            assert output in await output_of(actor, bank, code, tools=[order], approval=decide)
+            journal.known = dict(journal.kept)
+    assert made == seen[:1]
 
 
 async def test_a_person_without_a_terminal_is_a_no(

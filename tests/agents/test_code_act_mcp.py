@@ -18,7 +18,7 @@ from autogen_core import CancellationToken
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 from coderoom.agents import CodeActAgent
-from coderoom.approval import NeverApprove
+from coderoom.approval import CallRule, NeverApprove
 from coderoom.configs import check_team, dump_team, load_team
 from coderoom.errors import RequestError
 from tests.agents.acting import MakeActor, outputs, remembered
@@ -263,8 +263,18 @@ def test_the_command_line_runs_it_and_leaves_nothing(tmp_path: Path, log: Path) 
 
 
 async def test_a_server_hints_at_effects(actor: MakeActor, log: Path) -> None:
-    code = "print(count('apples'))\ntry: take_out('apples')\nexcept PermissionError as error: print(error)"
+    code = "print(count('apples'))\n"
+    for call in ("take_out('apples')", "photograph()"):
+        code += f"try: {call}\nexcept PermissionError as error: print(error)\n"
     client = Client(python(code), "Well.")
     agent = actor(client, workbench=McpWorkbench(params(log)), call_approval=NeverApprove(reason="no"))
-    assert outputs(await stream(agent, TASK)) == ["12\ntake_out() was not allowed: no\n"]
+    no = "take_out() was not allowed: no\nphotograph() was not allowed: no\n"
+    assert outputs(await stream(agent, TASK)) == [f"12\n{no}"]
     assert calls(log) == ["count apples"]
+
+
+async def test_a_rule_may_name_a_tool_as_its_server_does(actor: MakeActor, log: Path) -> None:
+    code = "try: take_out('apples')\nexcept PermissionError as error: print(error)"
+    rules = [CallRule(function="take-*", effect="forbidden")]
+    agent = actor(Client(python(code), "Well."), workbench=McpWorkbench(params(log)), call_rules=rules)
+    assert outputs(await stream(agent, TASK)) == ["take_out() is forbidden here\n"]

@@ -51,7 +51,7 @@ async def wait() -> str:
     return "it came"
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(readOnlyHint=False))
 def photograph() -> Image:
     """A picture of the store room."""
     path = Path(sys.argv[1]).with_name("store.png")

@@ -47,7 +47,8 @@ class Effect:
 
     def __call__(self, function: T) -> T:
         """As a decorator: `@Effect("write")`."""
-        setattr(function, _ATTRIBUTE, self)
+        # A class or static method is called as the function in it.
+        setattr(function.__func__ if isinstance(function, classmethod | staticmethod) else function, _ATTRIBUTE, self)
         return function
 
 
@@ -62,10 +63,13 @@ def declared_effect(function: Any, annotations: Mapping[str, Any], scope: dict[s
     Raises:
         RequestError: There is one that cannot be used, and would be lost.
     """
-    plain = function
-    while isinstance(plain, functools.partial):
-        plain = plain.func
-    found = [each for each in (getattr(plain, _ATTRIBUTE, None),) if isinstance(each, Effect)]
+    layers = [function]
+    while isinstance(layers[-1], functools.partial):
+        layers.append(layers[-1].func)
+    plain = layers[-1]
+    if not isinstance(plain, type):
+        layers.append(type(plain).__call__)  # Of an object that is called.
+    found = [effect for each in layers if (effect := decorated_effect(each))]
     name = getattr(plain, "__name__", "the function")
     for where, annotation in annotations.items():
         there = list(_effects_in(_hint(name, annotation, scope)))
@@ -78,6 +82,12 @@ def declared_effect(function: Any, annotations: Mapping[str, Any], scope: dict[s
     if len(set(found)) > 1:
         raise RequestError(f"{name}() declares two effects: {found[0].name!r} and {found[1].name!r}.")
     return found[0] if found else None
+
+
+def decorated_effect(decorated: object) -> Effect | None:
+    """The effect that an object has by decorator."""
+    found = getattr(decorated, _ATTRIBUTE, None)
+    return found if isinstance(found, Effect) else None
 
 
 def _hint(name: str, annotation: Any, scope: dict[str, Any]) -> Any:
