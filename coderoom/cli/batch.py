@@ -211,8 +211,7 @@ async def _show_while_it_runs(batch: Batch, console: Console, beside: Console) -
                 with route_signals(batch.stop):
                     async for result in batch:
                         now.add(result)
-                        is_counted = total is not None and total.done() and total.exception() is None
-                        items = total.result() if total is not None and is_counted else None
+                        items = total.result() if total and total.done() and not total.exception() else None
                         line = _progress_in_words(batch, now, progress.tasks[shown].elapsed or 0, items)
                         progress.update(shown, description=line)
                         if result.why and result.status == "errored":

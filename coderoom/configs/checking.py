@@ -112,7 +112,8 @@ def _warn_of_unknown_agents(checked: Checked, data: Any) -> None:
         return  # Others have names that their classes give them.
     for path, config in configs.items():
         for key in ("sources", "handoffs"):
-            for index, given in enumerate(config.get(key) or () if isinstance(config.get(key), list) else ()):
+            listed = config.get(key)
+            for index, given in enumerate(listed if isinstance(listed, list) else ()):
                 name, place = given.get("target") if isinstance(given, dict) else given, (*path, "config", key, index)
                 if isinstance(name, str) and name not in {*names, "user"} and place not in checked.unresolved:
                     hint = did_you_mean(name, sorted(names)) or f"; the names are {', '.join(sorted(names))}"

@@ -24,7 +24,6 @@ async def test_wrong_calls_are_stopped_before_any_effect(actor: MakeActor) -> No
     found = outputs(await stream(agent, TASK))
     assert [code for code, output in zip(WRONG, found, strict=True) if "Nothing was run" not in output] == []
     assert called == []
-    assert len(WRONG) == 45
 
 
 @pytest.mark.parametrize("codes", [RIGHT, *((code,) for code in OPENING)])

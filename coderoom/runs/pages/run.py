@@ -89,17 +89,18 @@ def run_page(
         have: The versions of the parts that a live page has already. Then this is only what changes in it, in which
             those parts are empty; `None`: the whole page.
         shared_at: The folder with `STYLES` and `SCRIPTS`, as an address; empty: they are in the page.
-        told: The run as its page had it before; `None`: it is told from its begin.
+        told: The run as its page had it before; `None`: it is told from its beginning.
     """
     is_whole, have = have is None, have or ()
     told = told or ToldRun(entry, live=live)
     told.catch_up(journal, entry)
     story, steps = told.story, told.steps
     is_long, is_vast = len(story.shown) > _MANY, len(story.shown) > _VERY_MANY
+    packed = is_vast and is_whole
     sections = {
         "Time": time_html(steps, entry, story.shown),
         "Usage": usage_html(steps, story.places),
-        "Requests": told.requests.html(have, packed=is_vast and is_whole),
+        "Requests": told.requests.html(have, packed=packed),
     }
     more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
     outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more], have)}"
@@ -108,7 +109,7 @@ def run_page(
         f'<div class="run{" long" * is_long}{" vast" * is_vast}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
         f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, told, live=live)}'
-        f"{story.html(have, packed=is_vast and is_whole)}{parts}</div></div>"
+        f"{story.html(have, packed=packed)}{parts}</div></div>"
     )
     if live:
         body = polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND)

@@ -56,17 +56,18 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     timed.sort(key=lambda step: step.seconds, reverse=True)
     lanes = list(dict.fromkeys(step.actor or entry.name for step in sorted(timed, key=lambda step: step.number)))
 
-    def place_of(step: Step) -> int:
-        return shown[min(bisect_left(shown, step.number), len(shown) - 1)] if shown else 0
+    def facts_of(step: Step) -> tuple[float, float, str, int, int]:
+        """When it began, its seconds, its kind, its lane, and the shown step that its bar leads to."""
+        place = shown[min(bisect_left(shown, step.number), len(shown) - 1)] if shown else 0
+        lane = lanes.index(step.actor or entry.name)
+        return step.at - step.seconds - begin, step.seconds, _TIMED[step.kind], lane, place
 
     bars = ""
-    for step in timed[:most]:
-        kind, lane = _TIMED[step.kind], lanes.index(step.actor or entry.name)
-        left, width = (step.at - step.seconds - begin) / whole, step.seconds / whole
-        place = f"step-{place_of(step)}"
-        what = f"{step.actor or entry.name}: {kind}, {step.seconds:.2f} s, after {step.at - step.seconds - begin:.1f} s"
+    for after, seconds, kind, lane, place in map(facts_of, timed[:most]):
+        left, width = after / whole, seconds / whole
+        what = f"{lanes[lane]}: {kind}, {seconds:.2f} s, after {after:.1f} s"
         bars += (
-            f'<a href="#{place}" tabindex="-1" aria-label="{text_html(what)}"><title>{text_html(what)}</title>'
+            f'<a href="#step-{place}" tabindex="-1" aria-label="{text_html(what)}"><title>{text_html(what)}</title>'
             f'<rect class="bar-{kind}" x="{left:.4%}" y="{lane * _LANE + 4}" height="{_BAR}" '
             f'style="x:min({left:.4%},100% - 3px);width:max(3px,{width:.4%})"/></a>'
         )
@@ -85,17 +86,9 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
         more = "." if is_live else "; zooming in draws those that are in view."
         note = f"<p class=dim>The {most:,} longest of {len(timed):,} steps are drawn{more}</p>"
     if rest and not is_live:
-        data = [
-            [
-                round(step.at - step.seconds - begin, 3),
-                round(step.seconds, 3),
-                _TIMED[step.kind],
-                lanes.index(step.actor or entry.name),
-                place_of(step),
-            ]
-            for step in rest
-        ]
-        note += f'<script type="application/json" id="time-rest">{json.dumps(data, separators=(",", ":"))}</script>'
+        told = [(round(after, 3), round(seconds, 3), *more) for after, seconds, *more in map(facts_of, rest)]
+        data = json.dumps(told, separators=(",", ":"))
+        note += f'<script type="application/json" id="time-rest">{data}</script>'
     window = (
         '<div class="window" id="time-window" tabindex="0" role="group" '
         'aria-label="Time line: plus and minus zoom, the arrow keys move">'
