@@ -42,7 +42,7 @@ class Clicks:
 def add_run(journal: Journal, name: str, codes: list[tuple[str, str, str]], **facts: Any) -> None:
     """A run of an agent that has written and run some codes, each with its output and outcome."""
     run = journal.begin("run", "code-act", f"Task of {name}", None, {}, name)
-    number, now = 0, 1_800_000_000.0
+    number, now = 0, journal.find(run).started
 
     def add(kind: str, result: Any, *, seconds: float = 0.0, request: Any = None, actor: str = "coder") -> None:
         nonlocal number, now
