@@ -139,6 +139,7 @@ class CodeActSession:
             of_tools = (await self._tools.list()).values()
             found = await host_functions([*of_tools, *await self._workbenches.functions(), *of_skills])
             self._gate.check(found)
+            self._gate.check_rules(found)
             self._gate.check_inverses(found)
             self._plain = {function.name: function for function in found}
             functions = tuple(map(self._gate.guard, found))

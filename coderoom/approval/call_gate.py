@@ -6,6 +6,7 @@ Code is hostile: what is asked, and the answer, are known on the host only. Used
 from __future__ import annotations
 
 import asyncio
+import difflib
 import fnmatch
 import inspect
 import re
@@ -39,6 +40,8 @@ from coderoom.steps import CALL_BEGUN, branch, cell, find_now, keep_step, note
 _MOST_REFUSALS: Final = 3
 """So often a function's calls are refused in a cell; then its code no longer makes anybody answer."""
 
+_NEAR: Final = 0.85
+
 
 class CallRule(BaseModel):
     """What calls that match do, whatever their function declares.
@@ -69,21 +72,25 @@ class CallRule(BaseModel):
                 raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
         return arguments
 
+    @property
+    def pattern(self) -> str:
+        """The pattern for names as code knows them."""
+        return self.function if "[" in self.function else re.sub(r"[^\w*?]", "_", self.function)
+
     def is_about(self, function: HostFunction) -> bool:
         """Whether it may match calls of a function.
 
         Raises:
             RequestError: It names an argument that the function does not have.
         """
-        pattern = self.function if "[" in self.function else re.sub(r"[^\w*?]", "_", self.function)
-        if not fnmatch.fnmatchcase(function.name, pattern):
+        if not fnmatch.fnmatchcase(function.name, self.pattern):
             return False
         known = function.signature.parameters.values()
         names = {each.name for each in known}
         wrong = self.arguments.keys() - names
         if wrong and not any(each.kind is each.VAR_KEYWORD for each in known):
             # With a pattern as name it may be meant for others.
-            if pattern == function.name:
+            if self.pattern == function.name:
                 raise RequestError(
                     f"A rule for calls of {function.name}() names the argument {min(wrong)!r}; it has: "
                     f"{', '.join(sorted(names)) or 'none'}."
@@ -204,6 +211,18 @@ class CallGate:
                     f"Calls of {function.name}() need a call_approval, since it declares the effect 'write'. Give one, "
                     "such as HumanApproval(), or a rule in call_rules that says what its calls do."
                 )
+
+    def check_rules(self, functions: Sequence[HostFunction]) -> None:
+        """Check that no rule misspells one of all functions, about which it would say nothing then.
+
+        Raises:
+            RequestError: One does. A rule may name functions that only other agents have.
+        """
+        named = {rule.pattern for rule in self._rules}
+        others = [function.name for function in functions if function.name not in named]
+        for name in named - {function.name for function in functions}:
+            if near := difflib.get_close_matches(name, others, 1, _NEAR):
+                raise RequestError(f"A rule is for calls of {name}(), which is none of the functions: {near[0]}() is.")
 
     def guard(self, function: HostFunction) -> HostFunction:
         """The function, whose calls are decided on if there is something to decide."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 from collections.abc import Mapping
 from copy import deepcopy
+from keyword import iskeyword
 from typing import Any, Final, Literal, Self
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -21,6 +23,10 @@ _WIDTH: Final = 100
 _INDENT: Final = "    "
 _LONGEST_LINE: Final = _WIDTH - len(_INDENT)
 _DEEPEST_LINES: Final = 10
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_LATIN: Final = re.compile("[A-Za-z]")
+# Greek, Cyrillic, Armenian, Cherokee, full width, and mathematical ones.
+_ALIKE: Final = re.compile("[\u0370-\u058f\u13a0-\u13ff\uab70-\uabbf\uff21-\uff5a\U0001d400-\U0001d7ff]")
 
 Given = tuple[list[Any], dict[str, Any]]
 """The positional and the named arguments of a call, as data."""
@@ -144,8 +150,10 @@ def as_python(function: HostFunction, given: Given) -> str:
     """A call as a block of Python: whole, with literals as arguments, which are named if that is possible."""
     args, kwargs = _named(function.signature, given)
     parts = [_literal(value) for value in args]
-    parts += [f"{name}={_literal(value)}" for name, value in kwargs.items() if name.isidentifier()]
-    others = {name: value for name, value in kwargs.items() if not name.isidentifier()}
+    # Code chooses those that are no parameters: Python would take some for others, and some are none to it.
+    plain = {name for name in kwargs if name in function.signature.parameters or _is_name(name)}
+    parts += [f"{name}={_literal(value)}" for name, value in kwargs.items() if name in plain]
+    others = {name: value for name, value in kwargs.items() if name not in plain}
     parts += [f"**{_literal(others)}"] if others else []
     line = f"{function.name}({', '.join(parts)})"
     if len(line) > _WIDTH or "\n" in line:
@@ -153,6 +161,10 @@ def as_python(function: HostFunction, given: Given) -> str:
         lines = "".join(f"{part},\n" for part in parts).replace("\n", f"\n{_INDENT}").rstrip(" ")
         line = f"{function.name}(\n{_INDENT}{lines})"
     return fence(line, "python")
+
+
+def _is_name(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and not iskeyword(name)
 
 
 def _named(signature: inspect.Signature, given: Given) -> Given:
@@ -180,11 +192,11 @@ def _literal(value: Any, deep: int = 0) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({repr(value)!r})"
     if isinstance(value, str):
-        if len(text := repr(value)) > _LONGEST_LINE and len(lines := value.splitlines(keepends=True)) > 1:
-            return "(" + "\n ".join(map(repr, lines)) + ")"
+        if len(text := _text(value)) > _LONGEST_LINE and len(lines := value.splitlines(keepends=True)) > 1:
+            return "(" + "\n ".join(map(_text, lines)) + ")"
         return text
     if isinstance(value, dict):
-        begin, parts, end = "{", [f"{key!r}: {_literal(item, deep + 1)}" for key, item in value.items()], "}"
+        begin, parts, end = "{", [f"{_text(key)}: {_literal(item, deep + 1)}" for key, item in value.items()], "}"
     elif isinstance(value, list | tuple):
         begin, parts, end = "[", [_literal(item, deep + 1) for item in value], "]"
     else:
@@ -193,6 +205,16 @@ def _literal(value: Any, deep: int = 0) -> str:
     if deep >= _DEEPEST_LINES or (len(line) <= _LONGEST_LINE and "\n" not in line):
         return line
     return begin + ",\n".join(parts).replace("\n", "\n ") + end
+
+
+def _text(value: str) -> str:
+    """A literal of a text. Letters of another alphabet in a Latin word, which may look like it, are escaped."""
+    shown = repr(value)
+    if not value.isascii():
+        words = (word for word in _WORD.findall(value) if _LATIN.search(word))
+        for letter in {letter for word in words for letter in _ALIKE.findall(word)}:
+            shown = shown.replace(letter, ascii(letter)[1:-1])
+    return shown
 
 
 def parse_call(name: str, code: str) -> Given:

@@ -112,6 +112,25 @@ async def test_what_is_asked_is_the_whole_call_and_where_it_comes_from(actor: Ma
     assert request.code.splitlines() == ["```python", *lines, "```"]
 
 
+async def test_no_argument_looks_like_another_one(actor: MakeActor) -> None:
+    """Letters of other alphabets in a word, and names that Python takes for others; whole words stay as they are."""
+    asked: list[str] = []
+
+    def send(text: str, **others: str) -> Writes:
+        """Send something."""
+        return str(others)
+
+    def edit(request: CallRequest) -> Edited:
+        asked.append(request.code)
+        return Edited(code=request.code)
+
+    word = "\u0436\u0443\u043a"
+    code = f"print(send('\u0410nn {word}', **{{'\uff54o': 'Eve', 'from': 'Bob'}}))"
+    agent = actor(Client(python(code), "Sent."), tools=[send], call_approval=edit)
+    assert outputs(await stream(agent, "Send.")) == ["{'\uff54o': 'Eve', 'from': 'Bob'}\n"]
+    assert asked == [python(f"send(text='\\u0410nn {word}', **{{'\\uff54o': 'Eve', 'from': 'Bob'}})")]
+
+
 HOSTILE = {
     "an alias": "f = pay\nf(100)",
     "getattr": "import __main__\ngetattr(__main__, 'pa' + 'y')(100)",
@@ -392,6 +411,13 @@ async def test_what_is_new_each_time_is_asked_as_it_is_made_and_made_once(actor:
             assert output in await output_of(actor, bank, code, tools=[order], approval=decide)
             journal.known = dict(journal.kept)
     assert made == seen[:1]
+
+
+async def test_a_misspelt_rule_is_an_error(actor: MakeActor, bank: Bank) -> None:
+    rules = [CallRule(function=name, effect="forbidden") for name in ("pay", "payments", "pay_*", "looks")]
+    agent = actor(Client("Well."), tools=bank.functions, call_approval=bank.decide, call_rules=rules)
+    with pytest.raises(RequestError, match=r"for calls of looks\(\), which is none of the functions: look\(\) is"):
+        await stream(agent, "Look.")
 
 
 async def test_a_person_without_a_terminal_is_a_no(
