@@ -6,6 +6,7 @@ import ast
 import asyncio
 import contextlib
 import inspect
+import re
 import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ _NEXT: Final = "_next_statement"
 _FOLLOW: Final = CodeBlock(
     code=f"__import__('coderoom_guest.statements', fromlist=['follow']).follow({_NEXT!r})", language="python"
 )
-_CLOSING: Final = {"fence": "\n```\n", "execute": "\n</execute>\n"}
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _LONGEST: Final = 100_000
 _WHOLE: Final = ("__future__", "# /// script", "\r")
 """What code cannot be divided that has it."""
@@ -100,7 +101,7 @@ class Eager:
     ) -> None:
         self._runner = runner
         self._find_code = find_code
-        self._closing = _CLOSING[code_format]
+        self._in_tags = code_format == "execute"
         self._prepare = prepare
         self._text = ""
         self._is_over = False
@@ -144,7 +145,9 @@ class Eager:
             return
         lines = self._text[: self._text.rfind("\n") + 1]
         whole = select_from_reply(lines, self._find_code).blocks
-        blocks = whole or select_from_reply(lines + self._closing, self._find_code).blocks
+        ends = ["</execute>"] if self._in_tags else dict.fromkeys(_FENCE.findall(lines))
+        ended = (select_from_reply(f"{lines}\n{end}\n", self._find_code).blocks for end in ends)
+        blocks = whole or next(filter(None, ended), ())
         if not blocks or not blocks[0].code.strip():
             return
         block, sent = blocks[0], "" if self._early is None else self._early.sent

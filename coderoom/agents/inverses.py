@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from coderoom._util.text import MASK
 from coderoom.approval.base import call_in_thread
 from coderoom.models.services import in_words
+from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, Limits, RecordedCall
 from coderoom.steps import CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, find_now, keep_step, note, once
 
@@ -67,8 +68,28 @@ class Undone(NamedTuple):
 
 
 async def undo(made: Sequence[Made], functions: Functions) -> Undone:
-    """Undo the calls that code of an agent has made, the last one first."""
-    return await _undo([(0, each) for each in made], [functions], {})
+    """Undo the calls that code of an agent has made, the last one first.
+
+    The person is told of those that are not, if there are inverses at all.
+    """
+    undone = await _undo([(0, each) for each in made], [functions], {})
+    told = {record.id for each in made for record in each.records}
+    left = [
+        each
+        for each in undone.left
+        if each.id not in told and each.outcome is not Outcome.REJECTED and _may_write(functions.get(each.name))
+    ]
+    for line in _counted([f"{_called(each.name, each.arguments)} was not undone: {_why_left(each)}." for each in left]):
+        note(line)
+    return undone
+
+
+def _why_left(call: FunctionCall) -> str:
+    return "it has no inverse" if call.error is None else f"it had failed ({call.error})"
+
+
+def _may_write(function: HostFunction | None) -> bool:
+    return function is not None and (function.effect is None or function.effect.name == "write")
 
 
 async def undo_since(agents: Sequence[Any], ran: Sequence[Any] | None) -> Undone:

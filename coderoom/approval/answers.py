@@ -46,11 +46,13 @@ class Edited(ApprovalResponse):
 
     Attributes:
         code: What is to run instead, in the form of `ApprovalRequest.code`: Markdown with one fence for each block.
+        always: Of a call, whether it is also a yes to all later ones of the function, as `Always`.
     """
 
     approved: Literal[False] = False
     reason: str = "A person edited the code, and only what they made of it may run."
     code: str
+    always: bool = False
 
 
 class ChangesRequest(ApprovalRequest):
@@ -156,6 +158,13 @@ def understand(answer: str, who: str, request: ApprovalRequest) -> ApprovalRespo
     if not (approved or reason):
         return no(f"{who} said no.")
     return ApprovalResponse(approved=approved, reason=reason or f"{who} said yes.")
+
+
+def about_edited(made: Edited | None, response: ApprovalResponse) -> ApprovalResponse:
+    """What a person's answer means, if it is about what they have made of the code."""
+    if made is None or not response.approved:
+        return response
+    return made.model_copy(update={"always": isinstance(response, Always)})
 
 
 def prompt_for(prompt: str, request: ApprovalRequest) -> str:

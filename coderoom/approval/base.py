@@ -269,7 +269,8 @@ async def approve_once(
 
     def load(found: Mapping[str, Any]) -> ApprovalResponse:
         kind = Edited if "code" in found else FinalNo if "final" in found else ApprovalResponse
-        return kind.model_validate({name: found[name] for name in kind.model_fields if name in found})
+        known = kind.model_fields.keys() - {"always"}  # That held in the session of then.
+        return kind.model_validate({name: found[name] for name in known if name in found})
 
     return await once(APPROVAL, {"code": request.code, **place}, ask, ApprovalResponse.model_dump, load)
 

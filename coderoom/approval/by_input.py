@@ -21,6 +21,7 @@ from coderoom.approval.answers import (
     UNCLEAR,
     ChangesRequest,
     Edited,
+    about_edited,
     edited_answer,
     no,
     prompt_for,
@@ -129,7 +130,7 @@ class InputApproval(Approval):
                     problem = f"{error} Nothing has run."
                     shown = f"{problem}\n\n{shown}"
             elif (response := understand(answer, "A person", request)) is not None:
-                return made if made is not None and response.approved else response
+                return about_edited(made, response)
             question = f"{problem} {prompt} {how}"
         return no(UNCLEAR)
 

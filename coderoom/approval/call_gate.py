@@ -196,17 +196,16 @@ class CallGate:
             await self.approval.close()
 
     def check(self, functions: Sequence[HostFunction]) -> None:
-        """Check that there is somebody to ask about what functions declare.
+        """Check that rules name arguments of the functions, and that there is somebody to ask about what they declare.
 
         Raises:
-            ValueError: There is not.
+            ValueError: They do not, or there is not.
         """
         for function in functions:
-            declared = function.effect
+            declared, rules = function.effect, [rule for rule in self._rules if rule.is_about(function)]
             if self.approval is not None or declared is None or declared.is_hint or declared.name != "write":
                 continue
-            first = next((rule for rule in self._rules if rule.is_about(function) and not rule.arguments), None)
-            if first is None:
+            if all(rule.arguments for rule in rules):
                 raise ValueError(
                     f"Calls of {function.name}() need a call_approval, since it declares the effect 'write'. Give one, "
                     "such as HumanApproval(), or a rule in call_rules that says what its calls do."
@@ -356,17 +355,18 @@ class CallGate:
                 answer = await approve_once(self.approval, request.model_copy(deep=False), CancellationToken(), key)
         except asyncio.CancelledError:
             raise NotBegun from None
+        edited = None
         if isinstance(answer, Edited):
             try:
-                return request.given(answer.code)
+                edited = request.given(answer.code)
             except ValueError as error:
                 answer = ApprovalResponse(approved=False, reason=f"the call was edited, and is none then. {error}")
-        if not answer.approved:
+        if edited is None and not answer.approved:
             code.refused[function.name] += 1
             raise PermissionError(f"{function.name}() was not allowed: {answer.reason}")
-        if isinstance(answer, Always):
+        if isinstance(answer, Always | Edited) and answer.always:
             self._always[branch.get()].add(function.name)
-        return None
+        return edited
 
     def _begin(self, name: str, key: Mapping[str, Any]) -> None:
         """Write down that a call begins, which is not made again if that was written before the run was resumed."""

@@ -29,6 +29,7 @@ from coderoom.approval.answers import (
     UNCLEAR,
     ChangesRequest,
     Edited,
+    about_edited,
     edited_answer,
     no,
     prompt_for,
@@ -253,7 +254,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 continue
             response = understand(line, "A person at the terminal", request)
             if response is not None:
-                return made if made is not None and response.approved else response
+                return about_edited(made, response)
             unclear += 1
             say(_HELP)
         return no(UNCLEAR)

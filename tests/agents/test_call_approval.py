@@ -263,6 +263,18 @@ async def test_the_model_and_others_see_an_edited_call_as_it_was_made(actor: Mak
     ]
 
 
+async def test_always_to_an_edited_call_holds_for_others(actor: MakeActor, bank: Bank) -> None:
+    questions: list[str] = []
+
+    def answer(question: str) -> str:
+        questions.append(question)
+        return "edit: pay(7)" if len(questions) == 1 else "always"
+
+    await output_of(actor, bank, "pay(5)\npay(6)", approval=InputApproval(answer))
+    assert [number for number, _ in bank.paid] == [7, 6]
+    assert len(questions) == 2
+
+
 @pytest.mark.parametrize("mode", ["first", "all"])
 async def test_always_holds_for_persons_in_one_session(
     actor: MakeActor, bank: Bank, mode: Literal["first", "all"]
@@ -350,11 +362,10 @@ async def test_every_approval_can_decide(actor: MakeActor, bank: Bank, approval:
     assert await output_of(actor, bank, "print(pay(500))", approval=approval) == "Ann got 500\n"
 
 
-async def test_a_rule_for_an_argument_that_is_not_there_is_an_error(actor: MakeActor, bank: Bank) -> None:
+def test_a_rule_for_an_argument_that_is_not_there_is_an_error(actor: MakeActor, bank: Bank) -> None:
     rule = CallRule(function="look", arguments={"nummer": "1"}, effect="forbidden")
-    agent = actor(Client("Well."), tools=[bank.look], call_rules=[rule])
     with pytest.raises(RequestError, match=r"look\(\) names the argument 'nummer'; it has: number"):
-        await stream(agent, "Look.")
+        actor(Client("Well."), tools=[bank.look], call_rules=[rule])
 
 
 class Journal(StepObserver):

@@ -100,14 +100,15 @@ async def test_the_result_is_that_of_the_whole(actor: MakeActor, tmp_path: Path)
     assert await _outputs(actor, blocks, seed=7, eager=True) == whole
 
 
-async def test_a_statement_runs_before_the_next_one_is_written(actor: MakeActor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fence", ["```", "~~~~"])
+async def test_a_statement_runs_before_the_next_one_is_written(actor: MakeActor, tmp_path: Path, fence: str) -> None:
     async def has_run() -> None:
         await there_is(tmp_path / "work" / "begun")
 
     reply: list[Piece] = [
-        "```python\nopen('begun', 'w').close()\nx = 1\nprint(x)",
+        f"{fence}python\nopen('begun', 'w').close()\nx = 1\nprint(x)",
         has_run,
-        "\nx + 1\n```\nI am",
+        f"\nx + 1\n{fence}\nI am",
         has_run,
         " done.",
     ]

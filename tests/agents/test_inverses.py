@@ -18,6 +18,7 @@ from coderoom.configs import ReplayModel, dump_team
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.sandbox import Effect, Limits
+from coderoom.steps import StepObserver, observing
 from coderoom.teams import CodingTeam
 from tests.agents.acting import MakeActor, remembered
 from tests.agents.helpers import TASK, Client, python, turn
@@ -58,12 +59,25 @@ class Store:
         return [self.create, self.remove, self.send]
 
 
+class Person(StepObserver):
+    """Is told what became of calls."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 async def test_the_inverses_of_undone_code_run_in_reverse_order(actor: MakeActor) -> None:
     store = Store()
     code = f"x = create('a')\nsend('hello')\ncreate('b', size=3)\ncreate('wrong')\n{FAILS}"
     client = Client(python(code), "It failed.")
     agent = actor(client, tools=store.functions, call_approval=store.decide, on_error="rollback")
-    await turn(agent, TASK)
+    person = Person()
+    with observing(person):
+        await turn(agent, TASK)
+    assert person.notes == ["send(text='hello') was not undone: it has no inverse."]
     assert store.made[:4] == [("create", "a", 1), ("send", "hello"), ("create", "b", 3), ("create", "right", 7)]
     assert store.made[4:] == [("remove", 4, 7), ("remove", 3, 3), ("remove", 1, 1)]
     assert store.asked == ["create", "send", "create", "create"]  # Nobody is asked about inverses.

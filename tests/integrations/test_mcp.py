@@ -240,7 +240,8 @@ async def test_files_outside_of_the_folder_are_out_of_reach(tmp_path: Path) -> N
 @pytest.mark.slow
 async def test_a_team_is_a_tool(tmp_path: Path) -> None:
     replies = tmp_path / "replies.json"
-    replies.write_text(json.dumps(["```python\nopen('made', 'w').write('1')\nprint(6 * 7)\n```", "It is 42."]))
+    working = json.dumps(["```python\nopen('made', 'w').write('1')\nprint(6 * 7)\n```", "It is 42."])
+    replies.write_text(working)
     command = ["--team", "code-act", "--model", f"replay:{replies}", "--journal", str(tmp_path / "runs.sqlite3")]
     async with stdio(*command, cwd=tmp_path) as client:
         done: CallToolResult = await client.call_tool("team_code_act", {"task": "Compute 6 * 7."})
@@ -251,6 +252,10 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
         assert (done.isError, done.structuredContent["answer"]) == (False, "It is 42.")
         assert done.structuredContent["outcome"] == "ok"
         assert await call(client, "read_file", path="made") == "1"
+        replies.write_text(json.dumps(["```python\n1 / 0\n```", "It cannot be computed."]))
+        failed = await call(client, "team_code_act", task="Compute 1 / 0.")
+        assert failed == "ERROR It cannot be computed.\n\n[outcome: error]"
+    replies.write_text(working)
     async with stdio("--team", "human-approves", "--model", f"replay:{replies}", cwd=tmp_path) as client:
         refused = await client.call_tool("team_human_approves", {"task": "Compute 6 * 7."})
         assert refused.isError  # There is nobody to ask: standard input belongs to the client.
