@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import json
 import operator
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -158,7 +159,7 @@ class KnownCalls:
 
 
 def _hash_of(*texts: str) -> bytes:
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(json.dumps(texts).encode()).digest()
 
 
 async def find_calls(
@@ -235,7 +236,9 @@ async def judge_by_calls(
         verdict = calls.verdicts.get(_hash_of(*files, *files.values()))
         if verdict is not None:
             return verdict
-        given = await calls.answering.answers(sandbox, files, turn)
+        # Code of several files could take the place of modules that other code imports.
+        if [*files] == [f"{test.module}.py"] and test.module not in sys.stdlib_module_names:
+            given = await calls.answering.answers(sandbox, files, turn)
     async with turn:
         return await _judge(sandbox, files, test, calls, given, timeout)
 
@@ -246,7 +249,7 @@ async def _judge(
     """Judge code by its answers; they are asked for if they are not given."""
     begun = time.monotonic()
     harness = make_harness(MODULES, sandbox.preload)
-    if given is None:
+    if given is None or given.seconds > timeout:
         result = await sandbox.run(
             harness + call_inside("checks", "answer", dict(files), calls.requests), timeout=timeout
         )

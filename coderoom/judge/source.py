@@ -230,6 +230,9 @@ _ATTRIBUTES: Final = {name for kind in _TYPES for name in dir(kind) if not name.
 # A format string may access attributes, also within nested fields.
 _FIELD: Final = re.compile(r"\{[^{}:!]*[.\[]")
 
+# In a file, a comment of this kind lets Python read other code than in a text: `# coding: utf-7`.
+_ENCODING: Final = re.compile(r"#[^\r\n]*coding[:=](?![ \t]*(?i:utf-?8)\b)")
+
 _CONSTANT: Final = (ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _ANNOTATION: Final = (*_CONSTANT, ast.Name, ast.Attribute, ast.Subscript, ast.List)
 _NODES: Final = (
@@ -261,6 +264,8 @@ def is_pure(sources: tuple[str, ...]) -> bool:
     classes, assigned attributes, `global`, decorators, or mutable defaults and constants that could be changed, and
     nothing that depends on the time, the order of sets, or the addresses of objects.
     """
+    if any(_ENCODING.search(source) for source in sources):
+        return False
     try:
         body = [node for source in sources for node in parsed(source).body]
         body = [node for node in body if getattr(node, "module", "") != "__future__"]
@@ -348,11 +353,13 @@ class _Program:
         if isinstance(node, ast.ImportFrom):
             self._values |= {each.asname or each.name for each in node.names}
         elif isinstance(node, ast.Assign | ast.AnnAssign):
+            if node.value is None:  # It defines nothing: the name may be that of something built in.
+                return False
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [each.id for each in targets if isinstance(each, ast.Name)]
             parts = [*ast.iter_child_nodes(node.value)] if isinstance(node.value, ast.List | ast.Dict) else []
             (self._tables if parts else self._values).update(names)
-            constants = parts or [node.value or ast.Constant(None)]
+            constants = parts or [node.value]
             return len(names) == len(targets) and all(map(self._is_constant, constants))
         else:
             return isinstance(node, ast.Import) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
@@ -464,6 +471,9 @@ class _Program:
         return any(isinstance(node, kinds) for node in self._nodes)
 
     def _catches_recursion(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Try):  # What leaves a `finally` drops the exception.
+            inner = [each for statement in node.finalbody for each in ast.walk(statement)]
+            return any(isinstance(each, ast.Return | ast.Break | ast.Continue) for each in inner)
         if not isinstance(node, ast.ExceptHandler):
             return False
         others = _EXCEPTIONS - _RECURSION - self._bound

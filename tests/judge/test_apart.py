@@ -301,6 +301,62 @@ async def test_code_that_is_judged_at_once_is_judged_as_alone(apart: Sandbox) ->
     assert beside[0][0].outcome is Outcome.TIMEOUT
 
 
+@pytest.mark.slow
+async def test_code_does_not_change_what_other_code_answers(apart: Sandbox) -> None:
+    right = "import statistics\ndef f(n):\n    return statistics.mean([n])\n"
+    steals = '''
+exec: int
+right: int
+def f(n):
+    exec("""
+import sys
+frame = sys._getframe()
+while frame and "several" not in frame.f_locals: frame = frame.f_back
+for each in frame.f_locals["several"] if frame else ():
+    if "mean([n])" in each["solution.py"]: exec(each["solution.py"].replace("def f", "def right"), globals())
+""")
+    return right(n)
+'''
+    changes = (
+        "# coding: utf-7\n# +AAo-import statistics+AAo-statistics.mean +AD0- sorted+AAo-\ndef f(n):\n    return n\n"
+    )
+    deep = """
+import json
+def f(n):
+    most = 0
+    try:
+        while True:
+            most += 1
+            json.loads("[" * most + "]" * most)
+    except Exception:
+        return n if most % 2 == {} else 0
+"""
+    needs = "def f(n):\n    try:\n        return [n] * 60_000_000 and n\n    except Exception:\n        return 0\n"
+    groups = [
+        [{"solution.py": steals}, {"solution.py": right}],
+        [{"solution.py": changes}, {"solution.py": right}],
+        [{"solution.py": right, "statistics.py": "def mean(x):\n    return 0\n"}, {"solution.py": f"{right}# A.\n"}],
+        [{"solution.py": right}, {"other.py": right}],
+        [{"solution.py": deep.format(number)} for number in (0, 1)],
+        [{"solution.py": "TEXT = 'a' * 700_000_000\ndef f(n):\n    return n\n"}, {"solution.py": needs}],
+    ]
+    test = TestCode(test="def check(candidate):\n    assert candidate(2) == 2\n", entry_point="f")
+    passes = []
+    for files in groups:
+        judge, other = Judge(apart, sessions=1), Judge(apart, sessions=1)
+        for one in (judge, other):
+            assert (await one.run({"solution.py": f"{right}# Known.\n"}, test, is_reference=True))[0].passed
+        together = [verdict for (verdict,) in await asyncio.gather(*(judge.run(each, test) for each in files))]
+        alone = [(await other.run(each, test))[0] for each in files]
+        assert [(each.passed, each.why) for each in together] == [(each.passed, each.why) for each in alone]
+        passes.append([each.passed for each in together])
+    assert passes[:4] == [[False, True], [True, True], [False, True], [True, False]]
+    lasts = "def f(n):\n    for _ in range(5_000_000):\n        pass\n    return n\n"
+    files = [{"solution.py": f"{lasts}# {number}\n"} for number in range(2)]
+    found = await asyncio.gather(*(judge.run(each, test, timeout=0.05) for each in files))
+    assert {each.outcome for (each,) in found} == {Outcome.TIMEOUT}
+
+
 async def test_the_host_decides_an_assert_as_the_test_does(apart: Sandbox) -> None:
     lines = [
         "assert candidate(1) == [1], 'first'",

@@ -13,6 +13,7 @@ PURE = {
     "annotations": "from typing import List\ndef f(x: List[str]) -> str:\n    return f'{len(x)}'\n",
     "sets without order": "def f(x):\n    return len(set(x)), sorted(set(x)), x[0] in {1, 2}, set(x) == {1}\n",
     "messages": "def f(x):\n    raise ValueError(f'{x!r} is wrong: {sorted(x, key=lambda y: y)}')\n",
+    "a usual encoding": "# -*- coding: utf-8 -*-\ndef f(x):\n    return x  # encoding=UTF8 is a usual one, too\n",
     "text": "def f(x):\n    return ''.join(str(each) for each in x) + f'{len(x)}'\n",
 }
 OTHERS = {
@@ -89,6 +90,9 @@ OTHERS = {
     "attributes named by a class": "def f(x, C):\n    match f:\n        case C(g):\n            return g\n",
     "the stream": "import contextlib\nclass A(contextlib.redirect_stdout):\n    _stream = 'modules'\n",
     "a relative import": "from . import os\n",
+    "another encoding": "# coding: utf-7\n# +AAo-import os+AAo-\ndef f(x):\n    return x\n",
+    "a name that is only declared": "exec: int\ndef f(x):\n    return exec(x)\n",
+    "the depth of the stack by finally": "def f(x):\n    try:\n        return f(x + 1)\n    finally:\n        return x\n",
 }
 
 
