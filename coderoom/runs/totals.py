@@ -5,6 +5,7 @@ Used by the journal, which keeps it among the facts of the run as `whole`.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
@@ -55,14 +56,14 @@ def totals_of(database: sqlite3.Connection, run: str) -> dict[str, Any]:
         "prompt_tokens": sum(prompt for _, prompt, _ in used),
         "completion_tokens": sum(completion for _, _, completion in used),
         "cost_usd": sum(known) if known and len(known) == len(costs) else None,
-        "seconds": round(_covered(database.execute(_TIMES, (run,))), 3),
+        "seconds": round(covered(database.execute(_TIMES, (run,))), 3),
     }
 
 
-def _covered(times: Iterable[tuple[float, float]]) -> float:
+def covered(times: Iterable[tuple[float, float]]) -> float:
     """The time that intervals cover together, which are sorted by their beginnings."""
-    covered, until = 0.0, 0.0
+    seconds, until = 0.0, -math.inf
     for begin, end in times:
-        covered += max(0.0, end - max(begin, until))
+        seconds += max(0.0, end - max(begin, until))
         until = max(until, end)
-    return covered
+    return seconds

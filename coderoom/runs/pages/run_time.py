@@ -10,6 +10,7 @@ from typing import Final
 
 from coderoom.runs.journal import RunEntry, Step
 from coderoom.runs.pages.frame import section_html, text_html
+from coderoom.runs.totals import covered
 from coderoom.steps import CODE, MODEL
 
 _TIMED: Final = {MODEL: "model", CODE: "code", "approval": "person", "input": "person", "call": "function"}
@@ -46,7 +47,7 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     begin = min(entry.started, *(step.at - step.seconds for step in timed))
     cut_short = entry.ended or 0 if entry.outcome == "cancelled" else 0  # The last step has not ended.
     whole = max(max(step.at for step in timed) - begin, cut_short - begin, 0.001)
-    other = whole - _covered(timed)
+    other = whole - covered(sorted((step.at - step.seconds, step.at) for step in timed))
     sums = dict.fromkeys(_TIMED.values(), 0.0)
     for step in timed:
         sums[_TIMED[step.kind]] += step.seconds
@@ -97,15 +98,6 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
     )
     lines = f'{_BUTTONS}<div class="lanes"><ul class="names">{names}</ul>{window}</div>'
     return section_html("time", "Time", f'{lines}<ul class="legend">{legend}</ul>{note}')
-
-
-def _covered(steps: Sequence[Step]) -> float:
-    """The seconds in which at least one of the steps was done."""
-    covered, end = 0.0, -math.inf
-    for begun, ended in sorted((step.at - step.seconds, step.at) for step in steps):
-        covered += max(0.0, ended - max(begun, end))
-        end = max(end, ended)
-    return covered
 
 
 def _ticks(whole: float, height: int) -> str:
