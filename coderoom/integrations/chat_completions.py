@@ -389,10 +389,7 @@ class _Answer:
         record = self._record
         if record.exception is not None:
             raise _RefusedError(502, str(record.error))
-        if record.succeeded:
-            return record.answer
-        why = record.error or record.limit
-        return f"{record.last_words}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+        return record.answer if record.succeeded else record.end_in_words
 
     def _files(self) -> list[str]:
         folder = self._conversation.folder

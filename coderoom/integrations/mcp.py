@@ -595,8 +595,7 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
             facts = record.to_json()
             kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")
             known = {name: facts[name] for name in kept}
-            why = facts["error"] or facts["limit"]
-            text = f"{record.last_words}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+            text = record.end_in_words
             if record.reviewed is not None:  # The folder is as it was.
                 text += "\n\n" + bound_output(record.reviewed.diff, _MOST_CHARACTERS)
             return _result(text, known, is_error=not record.succeeded)

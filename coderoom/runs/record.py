@@ -261,6 +261,12 @@ class RunRecord:
         return without_thoughts(summary).strip() or summary or last.to_model_text()
 
     @property
+    def end_in_words(self) -> str:
+        """What was said last, and the outcome with its reason: for programs that get a text."""
+        why = self.error or self.limit
+        return f"{self.last_words}\n\n[outcome: {self.outcome}{f': {why}' if why else ''}]".lstrip()
+
+    @property
     def output(self) -> str:
         """What the last code that ran has printed."""
         return self._output
