@@ -40,7 +40,7 @@ from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OnOutput, RecordedCall
-from coderoom.steps import CODE, branch, cell, note, once
+from coderoom.steps import CODE, branch, cell, note, once, runs_again
 
 _LONGEST_DIFF = 20_000
 _CACHE = re.compile(
@@ -351,10 +351,12 @@ class CodeRunner:
         for name, there, before in past:
             cell.set(name)
             branch.set(there)  # The calls of functions that it made are known as those of its branch.
+            runs_again.set(True)
             try:
                 again = await run_again(before, self.executor, cancellation_token)
             finally:
                 branch.set(here)
+                runs_again.set(False)
             before.calls = self.take_calls()
             if again.cell is None:
                 note(f"What earlier code had set is lost: {again.remark}.")

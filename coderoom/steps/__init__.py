@@ -80,6 +80,10 @@ cell: Final[ContextVar[str]] = ContextVar("coderoom_cell", default="")
 """What identifies the code that runs, so that calls of functions of the host belong to it."""
 
 
+runs_again: Final[ContextVar[bool]] = ContextVar("coderoom_runs_again", default=False)
+"""Whether that code had ended before the run was resumed, so that it makes no new calls."""
+
+
 branch: Final[ContextVar[str]] = ContextVar("coderoom_branch", default="")
 """The branch in which steps are done: `2.1` is the first one of an agent's second branching; empty outside of one."""
 

@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from coderoom.agents import CodeActAgent
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.steps import StepObserver, observing
 from tests.agents.acting import SLEEPS, MakeActor, Shop, outputs, remembered, there_is
 from tests.agents.helpers import TASK, Client, begin, facts_of, python, stream, text_of, turn
 
@@ -169,6 +170,38 @@ async def test_a_call_that_comes_out_otherwise_is_not_made(actor: MakeActor, tmp
     assert shop.calls == ["order(apple, 2)"]
     assert "order() is not called again to restore a session" in " ".join(await remembered(again))
     await again.close()
+
+
+class Before(StepObserver):
+    """Knows the steps of a run that was ended, each once."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, str, Any]] = []
+        self.known: list[tuple[str, str, Any]] = []
+        self.notes: list[str] = []
+
+    def find(self, kind: str, request: Any) -> Any:
+        text = json.dumps(request, sort_keys=True)
+        place = next((place for place, step in enumerate(self.known) if step[:2] == (kind, text)), None)
+        return None if place is None else self.known.pop(place)[2]
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        self.kept.append((kind, json.dumps(request, sort_keys=True), result))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+async def test_a_call_that_comes_out_otherwise_in_a_resumed_run_is_not_made(actor: MakeActor) -> None:
+    """The code had ended before, and is run again for its variables."""
+    shop, before = Shop(), Before()
+    ordering = python("import time\norder = await order('apple', time.time_ns())")
+    with observing(before):
+        await stream(actor(Client(ordering, "Ordered."), tools=shop.functions), TASK)
+        before.known = before.kept[:]
+        await stream(actor(Client(ordering, python("print(order)"), "Ordered."), tools=shop.functions), TASK)
+    assert len(shop.calls) == 1
+    assert "order() is not called again to restore a session" in before.notes[0]
 
 
 async def test_answers_that_are_no_plain_json_come_back_as_they_were(actor: MakeActor, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coderoom.sandbox.functions.calls import call_id, log_edited
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
-from coderoom.steps import branch, cell, find_now, keep_step
+from coderoom.steps import branch, cell, find_now, keep_step, runs_again
 
 _LONGEST = 100_000
 
@@ -65,7 +65,7 @@ class CallRecorder:
 
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
-            if (call := self._find(function.name, digest)) is not None:
+            if (call := self._find(function, digest)) is not None:
                 if call.edited:
                     log_edited(json.loads(call.edited))
                 if not call.kept:
@@ -106,18 +106,21 @@ class CallRecorder:
         for call in calls:
             self._answers[call.name, call.digest].append(call)
 
-    def _find(self, name: str, digest: str) -> RecordedCall | None:
+    def _find(self, function: HostFunction, digest: str) -> RecordedCall | None:
         """The record of a call that must not be made again."""
+        name, refused = function.name, "is not called again to restore a session, and this call was not recorded"
         if self._answers is None:
             found = find_now("call", _request_of(name, digest))
             if found is None:
+                if runs_again.get() and not (function.effect is not None and function.effect.name == "read"):
+                    raise RuntimeError(f"{name}() {refused}")
                 return None
             call = RecordedCall.model_validate(found).model_copy(update={"id": call_id()})
             self._calls[branch.get()].append(call)
             return call
         waiting = self._answers.get((name, digest))
         if not waiting:
-            raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
+            raise RuntimeError(f"{name}() {refused}")
         return waiting.popleft()
 
 
