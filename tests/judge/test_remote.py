@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from coderoom.judge import Judge, TestCode, TestFiles
-from coderoom.sandbox import RemoteSandbox
 from tests.support.sandbox_server import shared_server
 
 from .examples import frozen, test_of
@@ -20,7 +19,8 @@ async def test_verdicts_of_all_kinds_of_tests() -> None:
     cases = frozen("order", test_of(kind="normal", inputs={"items": [2, 1]}, expected_output=[1, 2]))
     code = TestCode(test="def check(candidate):\n    assert candidate([2, 1]) == [1, 2]\n", entry_point="order")
     test = "from solution import order\n\ndef test_order():\n    assert order([2, 1]) == [1, 2]\n"
-    async with RemoteSandbox(**shared_server()) as sandbox, Judge(sandbox, timeout=30) as judge:
+    # Its own sandboxes have imported what runs tests; else each session does, and it would yield to all that computes.
+    async with Judge(options={"engine": "remote", "options": shared_server()}, timeout=30) as judge:
         for source, passes in ((RIGHT, True), (WRONG, False), (CHEAT, False)):
             files = {"solution.py": source}
             found = [
