@@ -316,12 +316,11 @@ def server_params_of(tool_or_workbench: Any) -> Any:
 
 async def mcp_tools(workbench: Any) -> dict[str, Any]:
     """An MCP server's tools as the server gives them: AutoGen's lack what `$ref` refers to, and annotations."""
-    names = _names_in(workbench)
-    try:
-        answer = await (await workbench._actor.call("list_tools", None))
-        return {names.get(tool.name, tool.name): tool for tool in answer.tools}
-    except Exception:  # It is not an MCP server's workbench, or another version of it.
+    if server_params_of(workbench) is None or (actor := getattr(workbench, "_actor", None)) is None:
         return {}
+    names = _names_in(workbench)
+    answer = await (await actor.call("list_tools", None))
+    return {names.get(tool.name, tool.name): tool for tool in answer.tools}
 
 
 def mcp_tool_of(tool: Any) -> Any:

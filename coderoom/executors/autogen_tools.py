@@ -125,6 +125,7 @@ async def from_workbench(workbench: Workbench) -> list[HostFunction]:
         if not started:
             await workbench.start()
         tools = await workbench.list_tools()
+        served = await mcp_tools(workbench)
     except CodeRoomError:
         raise
     except Exception as error:
@@ -141,7 +142,6 @@ async def from_workbench(workbench: Workbench) -> list[HostFunction]:
             f"Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
         ) from error
     effects = {name: effect_of_tool(tool) for name, tool in tools_of(workbench).items()}
-    served = await mcp_tools(workbench)
     effects |= {name: _hint(tool) for name, tool in served.items()}
     whole = {name: tool.inputSchema for name, tool in served.items()}
     found = [(tool["name"], _from_schema(workbench, tool, whole.get(tool["name"]))) for tool in tools]

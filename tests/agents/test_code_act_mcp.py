@@ -273,6 +273,7 @@ async def test_a_server_hints_at_effects(actor: MakeActor, log: Path) -> None:
     assert calls(log) == ["count apples"]
 
 
+@pytest.mark.slow
 async def test_a_rule_may_name_a_tool_as_its_server_does(actor: MakeActor, log: Path) -> None:
     code = "try: take_out('apples')\nexcept PermissionError as error: print(error)"
     rules = [CallRule(function="take-*", effect="forbidden")]

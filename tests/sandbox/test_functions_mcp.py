@@ -12,7 +12,7 @@ from autogen_core.tools import ToolOverride
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams, mcp_server_tools
 
 from coderoom.errors import RequestError
-from coderoom.sandbox import Limits, Sandbox, host_functions
+from coderoom.sandbox import Effect, Limits, Sandbox, host_functions
 from tests.support.commands import ROOT
 
 from .offered import error_of, run
@@ -36,6 +36,28 @@ def ship(to: Address, speed: Annotated[Literal["slow", "fast"], Field(descriptio
 @server.tool(name="class")
 def travel() -> str:
     return "first"
+
+server.run()
+"""
+
+FAILING = """
+from mcp.server.fastmcp import FastMCP
+from mcp.types import ToolAnnotations
+
+class Server(FastMCP):
+    listed = 0
+
+    async def list_tools(self):
+        self.listed += 1
+        if self.listed == 2:
+            raise RuntimeError("not now")
+        return await super().list_tools()
+
+server = Server("failing", log_level="CRITICAL")
+
+@server.tool(annotations=ToolAnnotations(destructiveHint=True))
+def erase() -> str:
+    return "erased"
 
 server.run()
 """
@@ -121,6 +143,16 @@ async def test_a_server_that_cannot_be_started_is_a_clear_error(
             await run(sandbox, "1", workbench)
         assert cause in str(caught.value)
         assert f"its server `{command} {arguments[0]}" in str(caught.value)
+
+
+@pytest.mark.slow
+async def test_no_hint_of_a_server_is_lost_when_it_fails_to_list_its_tools_again(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(FAILING)
+    async with McpWorkbench(StdioServerParams(command=sys.executable, args=[str(tmp_path / "server.py")])) as workbench:
+        with pytest.raises(RequestError, match="not now"):
+            await host_functions([workbench])
+        [erase] = await host_functions([workbench])
+        assert erase.effect == Effect("write", is_hint=True)
 
 
 @pytest.mark.slow
