@@ -39,7 +39,7 @@ from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OnOutput, RecordedCall
+from coderoom.sandbox import Artifact, CallRecorder, ExecutionResult, FunctionCall, OnOutput, RecordedCall
 from coderoom.steps import CODE, branch, cell, note, once, runs_again
 
 _LONGEST_DIFF = 20_000
@@ -70,7 +70,7 @@ class CodeRunner:
         early: Runs blocks whose beginning runs already, in place of the executor.
         mark: The state before the code that `undo` undoes, if it is saved.
         shared: The session that other agents use, too; `None`: it is only this one's.
-        take_calls: Takes what is recorded of the calls of functions that the last code has made.
+        recorder: Has what is recorded of the calls of functions that the last code has made.
         functions: The functions that undo them.
         records: What was recorded of the last code's calls.
     """
@@ -94,7 +94,7 @@ class CodeRunner:
         self.past = SessionPast()
         self.early: RunBlocks | None = None
         self.shared: SharedSession | None = None
-        self.take_calls: Callable[[], list[RecordedCall]] = list
+        self.recorder = CallRecorder()
         self.functions: Callable[[], Awaitable[Functions]] = no_functions
         self.records: Sequence[RecordedCall] = ()
         self._reader = object()
@@ -172,7 +172,7 @@ class CodeRunner:
         self.given = self.executor = session.executor
         session.executor.has_owner = True
         self.shared, self.past = session, session.past
-        self.take_calls, self.functions = session.take_calls, session.functions
+        self.recorder, self.functions = session.recorder, session.functions
 
     def news(self) -> str:
         """What the agent has to know about a shared session: what is lost of it; empty if there is nothing new."""
@@ -282,7 +282,7 @@ class CodeRunner:
                 calls = self._interrupted.calls
                 raise
             finally:
-                self._note_calls(calls, self.take_calls())
+                self._note_calls(calls, self.recorder.take())
             if self.shared is None:
                 return result
             cell_run = PastCell(blocks=list(blocks), calls=list(self.records), outcome=result.outcome)
@@ -344,24 +344,24 @@ class CodeRunner:
         """Run the code again whose results are known, since its variables or its changes are needed."""
         if self.shared is not None:
             await self.shared.prepare(cancellation_token)
-        past, self.past.known, self._before = self.past.known, [], 0
+        past, self.past.known, self._before, here = self.past.known, [], 0, branch.get()
         if not past or not (getattr(self.given, "state", None) == "session" or self._is_overlaid):
             return
-        here = branch.get()
         for name, there, before in past:
             cell.set(name)
             branch.set(there)  # The calls of functions that it made are known as those of its branch.
             runs_again.set(True)
+            if before.calls and not here:  # It has run again, and was undone: the journal gives each call once.
+                self.recorder.answer_from(before.calls)
             try:
                 again = await run_again(before, self.executor, cancellation_token)
             finally:
                 branch.set(here)
                 runs_again.set(False)
-            before.calls = self.take_calls()
-            if again.cell is None:
-                note(f"What earlier code had set is lost: {again.remark}.")
-            elif again.remark:
-                note(f"Run again, {again.remark}.")
+                self.recorder.answer_from(None)
+            before.calls = before.calls or self.recorder.take()
+            if again.remark:
+                note(f"{'What earlier code had set is lost:' if again.cell is None else 'Run again,'} {again.remark}.")
         note(
             f"To have again what it had set or changed, code that had run before was run again ({len(past)}), without "
             "calling functions again."

@@ -94,7 +94,7 @@ class CodeActSession:
         self._forgotten: list[FunctionCall] = []
         self._branch = ""
         self.early: Eager | None = None
-        runner.take_calls, runner.functions = self._recorder.take, self.inverses
+        runner.recorder, runner.functions = self._recorder, self.inverses
 
     def share(self, session: SharedSession) -> None:
         """Have the cells run in a session that other agents use, too; see `CodeRunner.share`."""

@@ -12,7 +12,7 @@ from coderoom.agents.inverses import Functions
 from coderoom.agents.replay import PastCell, SessionPast, run_all_again
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.sandbox import CallRecorder, HostFunction, RecordedCall
+from coderoom.sandbox import CallRecorder, HostFunction
 
 
 class Member(Protocol):
@@ -51,13 +51,14 @@ class SharedSession:
 
     Attributes:
         past: What has run in the session.
+        recorder: Has what is recorded of its calls of functions.
     """
 
     def __init__(self, executor: SandboxCodeExecutor, members: Sequence[Member]) -> None:
         self.executor = executor
         self.past = SessionPast()
         self._members = members
-        self._recorder = CallRecorder()
+        self.recorder = CallRecorder()
         self._is_offered = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restored = 0
@@ -88,7 +89,7 @@ class SharedSession:
                     found[function.name] = function
         for member in self._members:
             member.search_in(found.values())
-        await self.executor.offer([self._recorder.wrap(function) for function in found.values()])
+        await self.executor.offer([self.recorder.wrap(function) for function in found.values()])
         self._is_offered = True
 
     async def prepare(self, cancellation_token: CancellationToken) -> None:
@@ -100,7 +101,7 @@ class SharedSession:
         for member in self._members:
             await member.set_variables(cancellation_token)
         if self.past.to_restore:
-            again = await run_all_again(self.past.cells, self._recorder, self.executor, cancellation_token)
+            again = await run_all_again(self.past.cells, self.recorder, self.executor, cancellation_token)
             self.past.cells, self.past.known, self.past.to_restore = again.cells, [], False
             self._news, self._restored = "\n\n".join(again.notes()), self._restored + 1
 
@@ -112,10 +113,6 @@ class SharedSession:
     async def functions(self) -> Functions:
         """The functions of all agents as they undo calls."""
         return {name: function for each in self._members for name, function in (await each.inverses()).items()}
-
-    def take_calls(self) -> list[RecordedCall]:
-        """The calls of functions since the last `take_calls`."""
-        return self._recorder.take()
 
     def save(self) -> dict[str, Any]:
         """What `load` takes, as JSON-like data."""

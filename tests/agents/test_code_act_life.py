@@ -204,6 +204,25 @@ async def test_a_call_that_comes_out_otherwise_in_a_resumed_run_is_not_made(acto
     assert "order() is not called again to restore a session" in before.notes[0]
 
 
+async def test_code_of_a_resumed_run_has_its_variables_again_after_a_task_is_undone(
+    actor: MakeActor, tmp_path: Path
+) -> None:
+    shop, before, executor = Shop(), Before(), SandboxCodeExecutor(tmp_path / "work")
+    ordering, look = python("order = await order('apple')"), python("print(order)")
+    with observing(before):
+        await stream(actor(Client(ordering, "Ordered."), tools=shop.functions), TASK)
+        before.known = before.kept[:]
+        client = Client(ordering, "Ordered.", *[look, "So."] * 2)
+        agent = actor(client, tools=shop.functions, code_executor=executor)
+        await stream(agent, TASK)
+        ran = agent.ran()
+        shown = outputs(await stream(agent, "Look."))
+        await executor.restart()
+        agent.go_back(ran)
+        assert outputs(await stream(agent, "Look.")) == shown == ["{'item': 'apple', 'number': 1, 'id': 1}\n"]
+    assert len(shop.calls) == 1
+
+
 async def test_answers_that_are_no_plain_json_come_back_as_they_were(actor: MakeActor, tmp_path: Path) -> None:
     def measure() -> list[Any]:
         """Measure."""
