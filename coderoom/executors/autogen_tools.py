@@ -49,6 +49,8 @@ def from_tool(tool: Tool) -> HostFunction:
         if isinstance(args_type, type) and issubclass(args_type, BaseModel):
             try:
                 checked = args_type.model_validate(bound)
+                if args_type.model_validate(bound) != checked:
+                    bound = _with_defaults(checked) or bound
             except ValidationError as error:
                 raise misfit(name, error, signature) from error
             known = {key: getattr(checked, key) for key in args_type.model_fields}
@@ -86,6 +88,15 @@ def from_tool(tool: Tool) -> HostFunction:
         gives_text=server_params_of(tool) is not None,
         effect=effect_of_tool(tool),
     )
+
+
+def _with_defaults(checked: BaseModel) -> dict[str, Any]:
+    """Checked arguments with what is new each time they are checked, such as an id; empty if that cannot be given."""
+    with suppress(Exception):  # A field can be of any class.
+        data = checked.model_dump(mode="json", by_alias=True)
+        if type(checked).model_validate(data) == checked:
+            return data
+    return {}
 
 
 def effect_of_tool(tool: object) -> Effect | None:

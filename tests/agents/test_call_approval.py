@@ -401,7 +401,10 @@ class Order(BaseModel):
     id: UUID = Field(default_factory=uuid4)
 
 
-async def test_what_is_new_each_time_is_asked_as_it_is_made_and_made_once(actor: MakeActor, bank: Bank) -> None:
+@pytest.mark.parametrize("is_tool", [False, True])
+async def test_what_is_new_each_time_is_asked_as_it_is_made_and_made_once(
+    actor: MakeActor, bank: Bank, is_tool: bool
+) -> None:
     """An id, or the time, that an argument has by default."""
     made: list[UUID] = []
 
@@ -419,7 +422,8 @@ async def test_what_is_new_each_time_is_asked_as_it_is_made_and_made_once(actor:
     with observing(journal):
         for output in ("ordered\n", "whether it was done is not known"):
             code = "print(order({'number': 5}))"
-            assert output in await output_of(actor, bank, code, tools=[order], approval=decide)
+            tool = FunctionTool(order, "Order.") if is_tool else order
+            assert output in await output_of(actor, bank, code, tools=[tool], approval=decide)
             journal.known = dict(journal.kept)
     assert made == seen[:1]
 
