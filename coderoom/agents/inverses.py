@@ -7,6 +7,7 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from reprlib import Repr
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from coderoom._util.text import MASK
 from coderoom.approval.base import call_in_thread
+from coderoom.approval.calls import arguments_by_name, checked_data
 from coderoom.models.services import in_words
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, Limits, RecordedCall
@@ -129,10 +131,11 @@ async def _undo(
     async def take() -> list[tuple[int, RecordedCall]]:
         if lost:
             note(lost)
-        return [(place, record) for place, each in made for record in each.records]
+        return [(place, record) for place, each in made for record in each.records if record.id not in gone]
 
+    gone = _undone_by_code(made, offered)
     lines: list[str] = []
-    undone = set()
+    undone = set(gone)
     records = await once(CALLS_TO_UNDO, request, take, _dump, _load)
     for place, record in reversed(records):
         name, arguments = json.loads(record.inverse)
@@ -147,6 +150,45 @@ async def _undo(
             lines.append(f"{_called(record.name, arguments)} was undone by {name}().")
             undone.add(record.id)
     return Undone(tuple(call for call in calls if call.id not in undone), _counted(lines))
+
+
+def _chosen(functions: Functions, name: str, arguments: Mapping[str, Any], record: RecordedCall) -> dict[str, Any]:
+    """The arguments of an inverse: those of the call that it has parameters for, and what that has returned."""
+    parameters = functions[name].signature.parameters
+    # Arguments that are no parameters of the call's function: code cannot set the inverse's with them.
+    extra = arguments.keys() - functions[record.name].signature.parameters.keys()
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return {
+        key: value
+        for key, value in {**arguments, "result": json.loads(record.value)}.items()
+        if (key == "result" or key not in extra if key in parameters else takes_all and key != "result")
+    }
+
+
+def _undone_by_code(made: Sequence[tuple[int, Made]], offered: Sequence[Functions]) -> set[str]:
+    """The ids of calls that the code itself has undone, and of the calls of inverses by which it has."""
+    calls = [call for _, each in made for call in each.calls]
+    places = {call.id: number for number, call in enumerate(calls)}
+    found: set[str] = set()
+    for place, record in reversed([(place, record) for place, each in made for record in each.records]):
+        name, arguments = json.loads(record.inverse)
+        for call in calls[places.get(record.id, len(calls)) + 1 :]:
+            if call.name != name or call.outcome is not Outcome.OK or call.id in found:
+                continue
+            with suppress(Exception):  # A check can be any code.
+                wanted = _as_checked(offered[place][name], _chosen(offered[place], name, arguments, record))
+                given = _as_checked(offered[place][name], call.arguments)
+                if "result" not in call.arguments:  # Code may well leave it out.
+                    wanted.pop("result", None)
+                    given.pop("result", None)
+                if wanted == given:
+                    found |= {record.id, call.id}
+                    break
+    return found
+
+
+def _as_checked(function: HostFunction, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return arguments_by_name(function.signature, checked_data(function, ([], dict(arguments))))
 
 
 def _called(name: str, arguments: Mapping[str, Any]) -> str:
@@ -184,15 +226,7 @@ async def _call(
         return f"{name}() is not there any more"
     if MASK in record.inverse or MASK in record.value:
         return f"the journal does not have the keys that were in it for {name}()"
-    function, parameters = functions[name], functions[name].signature.parameters
-    # Arguments that are no parameters of the call's function: code cannot set the inverse's with them.
-    extra = arguments.keys() - functions[record.name].signature.parameters.keys()
-    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    chosen = {
-        key: value
-        for key, value in {**arguments, "result": json.loads(record.value)}.items()
-        if (key == "result" or key not in extra if key in parameters else takes_all and key != "result")
-    }
+    function, chosen = functions[name], _chosen(functions, name, arguments, record)
     if "result" in chosen and not record.kept:
         return f"what it has returned is too long to be kept for {name}()"
     try:

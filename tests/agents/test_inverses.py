@@ -89,6 +89,18 @@ async def test_the_inverses_of_undone_code_run_in_reverse_order(actor: MakeActor
     assert "create(" not in not_undone
 
 
+async def test_what_code_has_undone_itself_is_not_undone_again(actor: MakeActor) -> None:
+    store, person = Store(), Person()
+    code = f"x = create('a')\ny = create('b')\nawait remove(x, size='1')\nawait remove(y, 5)\n{FAILS}"
+    agent = actor(
+        Client(python(code), "It failed."), tools=store.functions, call_approval=store.decide, on_error="rollback"
+    )
+    with observing(person):
+        await turn(agent, TASK)
+    assert store.made[2:] == [("remove", 1, 1), ("remove", 2, 5), ("remove", 2, 1)]
+    assert person.notes == ["remove(result=2, size=5) was not undone: it has no inverse."]
+
+
 async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
     def book(seat: int) -> Annotated[int, Effect("write", inverse="cancel")]:
         """Book a seat."""
