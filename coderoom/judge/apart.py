@@ -62,6 +62,8 @@ def sandbox_apart(wall: str = "auto", *, modules: Sequence[str | SourceModule] =
     own = not any(map(options.get, ("workspace", "python", "packages")))  # Another environment may not have it.
     if own and importlib.util.find_spec("_pytest") is not None:
         patching.append("_pytest.monkeypatch")
+    # Without a terminal, not with one that can do nothing: tests of coloured text know the difference.
+    options["env"] = {"TERM": "", **(options.get("env") or {})}
     return Sandbox(wall, preload=[*MODULES, *patching, *modules], limits=limits, **options)
 
 

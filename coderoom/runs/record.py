@@ -164,8 +164,8 @@ class RunRecord:
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")
-        elif isinstance(message, BaseChatMessage):  # A turn has ended.
-            self.activity = ""
+        elif isinstance(message, BaseChatMessage) and self.activity.startswith(f"{message.source} "):
+            self.activity = ""  # Its turn has ended. The task may come after an agent has begun.
         return message
 
     def begin(self, agent: str, activity: str) -> None:

@@ -175,7 +175,7 @@ async def test_what_was_found_is_saved_and_a_reset_forgets_it(actor: MakeActor) 
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:[\\s\\S]*FunctionTool")
+@pytest.mark.filterwarnings("ignore:Functions of a team file")
 async def test_a_resumed_run_sends_the_same_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def price(item: str) -> float:
         """What an item costs."""

@@ -3,6 +3,7 @@
 # ruff: noqa: N801
 
 import asyncio
+import datetime
 import functools
 import sys
 
@@ -168,3 +169,11 @@ def leaves_out(function):
         pass
 
     return instead
+
+
+class Zone(datetime.tzinfo):
+    hours = 0
+
+    def utcoffset(self, moment):
+        self.hours += 1
+        return datetime.timedelta(hours=self.hours)

@@ -3,6 +3,7 @@
 # ruff: noqa: PT011, B905
 
 import asyncio
+import datetime
 import functools
 import math
 import unittest
@@ -163,3 +164,8 @@ class TestLeftOut(unittest.TestCase):
     @cheat.leaves_out
     def test_left_out(self):
         raise AssertionError
+
+
+def test_zone_that_adapts():
+    noon = datetime.datetime(2024, 7, 1, 12, tzinfo=cheat.Zone())
+    assert [noon == datetime.datetime(2024, 7, 1, hour, tzinfo=datetime.UTC) for hour in (11, 10)] == [True] * 2

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import datetime
 import enum
 import functools
 import inspect
@@ -18,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Optional, Protocol, TypeVar, runtime_checkable
 
 LIMIT = 42
 OPEN = {"mon": [9]}
@@ -330,3 +331,53 @@ class Speaks(Protocol):
 
 def hear(one: Any) -> str:
     return one.speak() if isinstance(one, Speaks) else "silence"
+
+
+class Summer(datetime.tzinfo):
+    """Two hours ahead in summer, and one in winter."""
+
+    def utcoffset(self, moment: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(hours=1) + self.dst(moment)
+
+    def dst(self, moment: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(hours=moment is not None and 3 < moment.month < 11)
+
+    def tzname(self, moment: datetime.datetime | None) -> str:
+        return "summer" if self.dst(moment) else "winter"
+
+
+SUMMER = Summer()
+
+
+def noon(zone: datetime.tzinfo | None) -> datetime.datetime:
+    return datetime.datetime(2024, 7, 1, 12, tzinfo=zone)
+
+
+T = TypeVar("T")
+
+
+class Box(Generic[T]): ...
+
+
+Table = dict[str, int | None]
+Counts = Optional[Table]  # noqa: UP045
+Boxes = Box[int]
+
+
+class Named:
+    name = "lost"
+
+    def shout(self) -> str:
+        return self.name.upper()
+
+
+class LostError(Named, NoStockError): ...
+
+
+def lose() -> None:
+    raise LostError("nut", 0)
+
+
+def coloured(text: str) -> str:
+    is_terminal = os.isatty(sys.stdout.fileno()) if os.environ.get("TERM") != "dumb" else False
+    return f"<{text}>" if is_terminal and sys.stdout.isatty() else text

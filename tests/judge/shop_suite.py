@@ -1,10 +1,11 @@
 """Tests of `shop`, most of which hold. Those whose names end with `_lost` cannot be separated."""
 # mypy: ignore-errors
-# ruff: noqa: PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
+# ruff: noqa: UP045, PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
 
 import asyncio
 import copy
 import dataclasses
+import datetime
 import inspect
 import io
 import ipaddress
@@ -13,6 +14,7 @@ import logging
 import os
 import pickle
 import re
+import typing
 import unittest
 from unittest import mock
 
@@ -311,3 +313,52 @@ def test_questions():
     assert (Where("price") == 3).holds_for({"price": 3})
     assert (Where("price") != 3).holds_for({"price": 4})
     assert (3 > Where("price")).holds_for({"price": 2})
+
+
+def test_zones_of_time():
+    utc = datetime.UTC
+    noon = datetime.datetime(2024, 7, 1, 12, tzinfo=shop.SUMMER)
+    assert noon == shop.noon(shop.SUMMER) == datetime.datetime(2024, 7, 1, 10, tzinfo=utc)
+    assert noon.tzinfo is shop.SUMMER
+    assert isinstance(shop.SUMMER, datetime.tzinfo)
+    assert (noon.tzname(), noon.dst()) == ("summer", datetime.timedelta(hours=1))
+    assert (
+        datetime.datetime(2024, 1, 1, 1, tzinfo=utc).astimezone(shop.SUMMER).isoformat() == "2024-01-01T02:00:00+01:00"
+    )
+    assert shop.noon(utc) - noon == datetime.timedelta(hours=2)
+
+    class Late(datetime.tzinfo):
+        def utcoffset(self, moment):
+            return datetime.timedelta(hours=-moment.day)
+
+    assert shop.noon(Late()).isoformat() == "2024-07-01T12:00:00-01:00"
+
+
+def test_types():
+    class Row(typing.TypedDict):
+        counts: shop.Counts
+        boxes: list[shop.Boxes]
+        any_box: shop.Boxes | None
+
+    assert shop.Table == dict[str, int | None]
+    assert shop.Counts == typing.Optional[dict[str, int | None]]
+    assert shop.Counts != typing.Optional[dict[str, int]]
+    assert shop.Boxes == shop.Box[int] != shop.Box[str]
+    assert isinstance(shop.Boxes(), shop.Box)
+
+
+def test_exceptions_with_more_base_classes():
+    with pytest.raises(shop.LostError, match="0 of nut left") as found:
+        shop.lose()
+    assert (found.value.shout(), found.value.left) == ("LOST", 0)
+    assert isinstance(found.value, shop.Named)
+    assert issubclass(shop.LostError, shop.Named)
+    assert not isinstance(ValueError(), shop.Named)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal(monkeypatch, is_terminal):
+    monkeypatch.setattr(os, "isatty", lambda file: file == 7 and is_terminal)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 7)
+    assert shop.coloured("a") == ("<a>" if is_terminal else "a")

@@ -14,7 +14,8 @@ Beside the tags of `encoding` there are these:
     {"$numpy": ["<i8", [2], BYTES, true]}                         {"$logger": "shop"}
     {"$text": ["ipaddress.IPv4Address", "10.0.0.1"]}              {"$member": ["http.HTTPStatus", 200]}
     {"$pattern": ["a+", 32]}                                      {"$alias": [CLASS, [CLASS]]}
-    {"$zone": [{"$timedelta": [0, 3600, 0]}, "CET"]}
+    {"$zone": [{"$timedelta": [0, 3600, 0]}, "CET"]}              {"$typing": ["Dict", [CLASS, CLASS]]}
+    {"$aware": [{"$datetime": "2020-01-01T00:00:00"}, ZONE, 0]}   a time in a zone that is no `timezone`
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ _LIBRARY = frozenset(
 _BUILT_IN = dict(vars(builtins))
 _OF_TEXT = ("ipaddress", "zoneinfo")
 _Alias: Any = getattr(types, "GenericAlias", None)
+_Union: Any = getattr(types, "UnionType", None)
 _KINDS = "biufcUSmM"
 """The kinds of NumPy's data that are handed over."""
 _COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
@@ -154,10 +156,14 @@ class Writer(ValueEncoder):
             return {"$zone": [self.encode(value.utcoffset(None)), self._str(value.tzname(None))]}
         if kind is _Alias:
             return {"$alias": [self.encode(value.__origin__), self.encode(value.__args__)]}
+        if module == "typing" or kind is _Union:
+            return self._typed(value)
         if module == "logging" and standard_name(kind) in ("logging.Logger", "logging.RootLogger"):
             return {"$logger": self._str(value.name)}
         if module == "datetime" and type(getattr(value, "tzinfo", None)).__module__ not in ("builtins", "datetime"):
-            return UNKNOWN  # The name of its zone would be lost.
+            if kind not in (datetime.datetime, datetime.time):
+                return UNKNOWN
+            return {"$aware": [self.encode(value.replace(tzinfo=None)), self.encode(value.tzinfo), value.fold]}
         if module == "pathlib":
             return {"$path": [standard_name(kind), str(value)]} if standard_name(kind) else UNKNOWN
         if module == "collections" and name in _COLLECTIONS and standard_name(kind):
@@ -174,6 +180,27 @@ class Writer(ValueEncoder):
             content = self._bytes(numpy.ascontiguousarray(value).tobytes())
             return {"$numpy": [value.dtype.str, list(value.shape), content, kind is numpy.ndarray]}
         return super()._known(value, kind)
+
+    def _typed(self, value: Any) -> Any:
+        """The data of an annotation that has types in brackets."""
+        typing = self._library("typing")
+        origin, args = typing.get_origin(value), typing.get_args(value)
+        if (
+            isinstance(origin, type) and not standard_name(origin) and origin is not _Union
+        ):  # A generic one of the code.
+            return {"$alias": [self.encode(origin), self.encode(args)]}
+        name = str(value).partition("[")[0].rpartition(".")[2]
+        name = "Union" if type(value) is _Union or name == "Optional" else name
+        if origin is None or not all(map(_is_annotation, args)):
+            return UNKNOWN
+        return {"$typing": [name, [None if each is type(None) else self.encode(each) for each in args]]}
+
+
+def _is_annotation(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_annotation, value))
+    is_generic = str(type(value).__module__) == "typing" and hasattr(value, "__origin__")
+    return value is Ellipsis or is_generic or isinstance(value, (type, str, int, bytes, _Alias or type, _Union or type))
 
 
 def _collection(reader: Decoder, data: Any) -> Any:
@@ -194,6 +221,14 @@ def _array(reader: Decoder, data: Any) -> Any:
     kind, shape, content, is_array = data
     found = numpy.frombuffer(TAGS["$bytes"](reader, content), dtype=numpy.dtype(as_text(kind))).reshape(shape).copy()
     return found if is_array else found[()]
+
+
+def _typed(reader: Decoder, data: Any) -> Any:
+    typing = importlib.import_module("typing")
+    name, args = as_text(data[0]), tuple(reader.items(data[1]))
+    if name not in typing.__all__:
+        raise ValueError("%.100r is no type of typing" % name)
+    return getattr(typing, name)[args[0] if len(args) == 1 else args]
 
 
 def _path(reader: Decoder, data: Any) -> Any:
@@ -237,6 +272,8 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$member": _member,
     "$zone": lambda reader, data: datetime.timezone(reader.read(data[0]), as_text(data[1])),
     "$alias": lambda reader, data: _Alias(reader.read(data[0]), reader.read(data[1])),
+    "$typing": _typed,
+    "$aware": lambda reader, data: reader.read(data[0]).replace(tzinfo=reader.read(data[1]), fold=data[2]),
     "$logger": lambda reader, data: importlib.import_module("logging").getLogger(as_text(data)),
     "$collection": _collection,
     "$numpy": _array,

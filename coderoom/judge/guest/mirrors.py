@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import operator
 import re
@@ -172,7 +173,7 @@ def make_mirror(
     Args:
         peer: Who makes it.
         described: Its `number`, `name`, `qualname`, `module`, and its special `names`: whether they are not `None`.
-        bases: Mirrors of its base classes, and those that are exceptions of the standard library.
+        bases: Mirrors of its base classes, and those that are exceptions of the standard library, or `tzinfo`.
         registered: Its abstract base classes.
         built_in: The built-in class that it is derived from, if it is.
     """
@@ -186,9 +187,15 @@ def make_mirror(
     }  # fmt: skip
     if any(issubclass(each, BaseException) for each in bases):
         kept = {"__getattr__": _attribute_of_error, "__str__": _text_of_error}
-        return ErrorType(described["name"], tuple(bases), {**space, **kept})
+        # An exception cannot be derived from stand-ins, too.
+        beside = [each for each in bases if not issubclass(each, BaseException)]
+        space["_cr_beside"] = (*beside, *(more for each in bases for more in getattr(each, "_cr_beside", ())))
+        errors = tuple(each for each in bases if issubclass(each, BaseException))
+        return ErrorType(described["name"], errors, {**space, **kept})
     if not any(issubclass(each, StandIn) for each in bases):
-        bases = [*bases, StandIn]
+        bases = [StandIn, *bases]
+    if any(issubclass(each, datetime.tzinfo) for each in bases):
+        space.update({name: _of_zone(name) for name in ("utcoffset", "dst", "tzname", "fromutc")})
     space["__slots__"] = ()
     if built_in is not None:
         seen = type(described["name"], (built_in,), {})
@@ -229,6 +236,22 @@ def make_mirror(
     for each in registered:
         each.register(mirror)
     return mirror
+
+
+_told: Dict[Tuple[int, str, Any, int], Any] = {}
+
+
+def _of_zone(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, moment: Any) -> Any:
+        if self._cr_peer.is_trusted:
+            return StandIn.__getattr__(self, name)(moment)
+        plain = None if moment is None else moment.replace(tzinfo=None)
+        key = object.__getattribute__(self, "_cr_number"), name, plain, getattr(moment, "fold", 0)
+        if key not in _told:  # It says the same each time, so that it cannot adapt to what it is compared with.
+            _told[key] = StandIn.__getattr__(self, name)(moment)
+        return _told[key]
+
+    return method
 
 
 def _set_own(function: Any, name: str, value: Any) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import collections
 import contextlib
+import datetime
 import functools
 import importlib
 import io
@@ -509,7 +510,7 @@ class Peer:
             base = standard_class(each)
             if base in _BASES:
                 built_in = base
-            elif issubclass(base, BaseException):
+            elif issubclass(base, BaseException) or base is datetime.tzinfo:
                 bases.append(base)
             elif base.__module__ in _ABSTRACT and hasattr(base, "register"):
                 registered.append(base)

@@ -1,9 +1,9 @@
 """What the processes of tests and code have in common beside the values that they hand over.
 
-With each text, the process of the tests tells how its environment, its arguments, the levels of its loggers and the
-standard library have changed, and what it has changed in lists, dicts and sets that objects of the code keep. That of
-the code tells its warnings, its log records and changes of its environment, and how those containers are now. All of it
-is data.
+With each text, the process of the tests tells how its environment, its arguments, the levels of its loggers, what its
+standard output says of itself and the standard library have changed, and what it has changed in lists, dicts and sets
+that objects of the code keep. That of the code tells its warnings, its log records and changes of its environment, and
+how those containers are now. All of it is data.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 __all__ = ["Sharing"]
 
 _OWN_VARIABLES = ("LD_", "PYTEST_", "PYTHON")  # They change how programs run.
+_OF_OUTPUT = ("isatty", "fileno")  # What tests patch of the standard output, so that it looks like a terminal.
 _MOST = 20_000  # Larger containers are copies: each text would have to look whether they have changed.
 _MOST_CONTAINERS = 100
 _HELD = 3  # References to a container that nothing but the following code has.
@@ -52,6 +53,7 @@ class Sharing:
         self._text = text
         self._environment = {name: each for name, each in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
         self._argv = sys.argv[:]
+        self._output: Dict[str, Any] = {}
         self._levels: Dict[str, int] = {}
         self._containers: Dict[int, List[Any]] = {}  # By number: a container, and the text of what it contained.
         self.patches: Any = None if is_code else Patches()
@@ -120,6 +122,10 @@ class Sharing:
             found["patched"] = patched
         if sys.argv != self._argv:
             self._argv = found["argv"] = [*map(str, sys.argv)]
+        output = {name: each for name, each in getattr(sys.stdout, "__dict__", {}).items() if name in _OF_OUTPUT}
+        if output != self._output:
+            self._output = output
+            found["output"] = {name: self._content(each) for name, each in output.items()}
         logging: Any = sys.modules.get("logging")
         if logging is not None:
             loggers = {"": logging.root, **logging.root.manager.loggerDict}
@@ -146,6 +152,10 @@ class Sharing:
             sys.argv[:] = told.get("argv", sys.argv)
             self._set_levels(told.get("levels", ()))
             make_patches(told.get("patched", ()), self._decode, self._patched)
+            if "output" in told:  # It was encoded after them.
+                for name in _OF_OUTPUT:
+                    vars(sys.stdout).pop(name, None)
+                vars(sys.stdout).update({name: self._decode(each) for name, each in told["output"].items()})
             return
         for each in told.get("logged", ()):
             name, level, path, line, text, function, error = each

@@ -382,6 +382,12 @@ class Mirrored(type):
 class MirrorType(Mirrored):
     """The class of mirrors of classes that are no exceptions."""
 
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value) or _is_beside(cls, type(value))
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return super().__subclasscheck__(kind) or _is_beside(cls, kind)
+
     def __setattr__(cls, name: str, value: Any) -> None:
         ask_of(cls, "set", name, (value,))
 
@@ -406,7 +412,12 @@ class MirrorType(Mirrored):
 
 
 class ErrorType(Mirrored):
-    """The class of mirrors of exceptions."""
+    """The class of mirrors of exceptions; what else they are derived from is in `_cr_beside`."""
+
+
+def _is_beside(mirror: Any, kind: Any) -> bool:
+    """Whether an exception is derived from a class that is none."""
+    return isinstance(kind, ErrorType) and any(mirror in each.__mro__ for each in kind._cr_beside)
 
 
 _BUILT_IN = frozenset(dir(builtins))
