@@ -294,7 +294,10 @@ class CodeActSession:
         if attempt.state_lost:
             self._cells, self._failed = [], 0
             self.forget_variables()
-        if attempt.outcome is Outcome.OK:
+        known = self._runner.past.known
+        if attempt.outcome is Outcome.OK and known and known[-1][2].blocks == list(attempt.blocks):
+            self._cells.append(known[-1][2])  # Which gets its calls once it has run again.
+        elif attempt.outcome is Outcome.OK:
             cell = PastCell(blocks=list(attempt.blocks), calls=list(self._runner.records))
             # Of a long output only a part is known.
             self._cells.append(cell if attempt.output_file else cell.with_output(attempt.output))

@@ -223,6 +223,21 @@ async def test_code_of_a_resumed_run_has_its_variables_again_after_a_task_is_und
     assert len(shop.calls) == 1
 
 
+async def test_code_of_a_resumed_run_comes_back_in_another_agent(actor: MakeActor) -> None:
+    shop, before = Shop(), Before()
+    ordering, look = python("order = await order('apple')"), python("print(order)")
+    with observing(before):
+        await stream(actor(Client(ordering, "Ordered."), tools=shop.functions), TASK)
+        before.known = before.kept[:]
+        agent = actor(Client(ordering, "Ordered.", look, "So."), tools=shop.functions)
+        await stream(agent, TASK)
+        shown = outputs(await stream(agent, "Look."))
+        other = actor(Client(look, "So."), tools=shop.functions)
+        await other.load_state(await agent.save_state())
+        assert outputs(await stream(other, "Look.")) == shown == ["{'item': 'apple', 'number': 1, 'id': 1}\n"]
+    assert len(shop.calls) == 1
+
+
 async def test_answers_that_are_no_plain_json_come_back_as_they_were(actor: MakeActor, tmp_path: Path) -> None:
     def measure() -> list[Any]:
         """Measure."""
