@@ -76,11 +76,7 @@ async def undo(made: Sequence[Made], functions: Functions) -> Undone:
     """
     undone = await _undo([(0, each) for each in made], [functions], {})
     told = {record.id for each in made for record in each.records}
-    left = [
-        each
-        for each in undone.left
-        if each.id not in told and each.outcome is not Outcome.REJECTED and _may_write(functions.get(each.name))
-    ]
+    left = [each for each in undone.left if each.id not in told and each.name in functions]
     for line in _counted([f"{_called(each.name, each.arguments)} was not undone: {_why_left(each)}." for each in left]):
         note(line)
     return undone
@@ -88,10 +84,6 @@ async def undo(made: Sequence[Made], functions: Functions) -> Undone:
 
 def _why_left(call: FunctionCall) -> str:
     return "it has no inverse" if call.error is None else f"it had failed ({call.error})"
-
-
-def _may_write(function: HostFunction | None) -> bool:
-    return function is not None and (function.effect is None or function.effect.name == "write")
 
 
 async def undo_since(agents: Sequence[Any], ran: Sequence[Any] | None) -> Undone:
