@@ -70,6 +70,7 @@ async def test_the_files_of_a_winner_whose_fork_has_ended_are_there_after_a_resu
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # It begins many processes, one after the other.
 def test_a_run_that_was_killed_in_branches_ends_as_one_that_was_not() -> None:
     whole, requests, seconds = not_killed(TEAM)
     assert (whole["outcome"], set(whole["ran"]), requests) == ("ok", {"a", "1", "b2"}, 8)
