@@ -198,13 +198,13 @@ def trial(seed: int) -> str:
         return f"{told}\n{wrong}\n{second.shown}" if wrong else ""
 
 
-def main() -> None:
-    """Print what is wrong in how many runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(about: str | None = __doc__, one: Callable[[int], str] = trial) -> None:
+    """Make one trial for each seed, and print what is wrong in how many runs."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    wrong = [found for number in range(arguments.kills) if (found := trial(arguments.seed * 1000 + number))]
+    wrong = [found for number in range(arguments.kills) if (found := one(arguments.seed * 1000 + number))]
     print("\n".join(wrong))
     print(f"{arguments.kills} kills: {len(wrong)} runs were wrong")
 

@@ -8,7 +8,6 @@ and be done unless somebody was told that this is not known.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import os
@@ -24,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.call_kills import PAY, TEAM
+from benchmarks.call_kills import PAY, TEAM, main
 from tests.support.openai_server import OpenAIServer
 
 CALLS = 4
@@ -110,16 +109,5 @@ def trial(seed: int) -> str:
         return f"{line}\n{wrong}\n{shown}\n{told}" if wrong else ""
 
 
-def main() -> None:
-    """Print what is wrong in how many runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    wrong = [found for number in range(arguments.kills) if (found := trial(arguments.seed * 1000 + number))]
-    print("\n".join(wrong))
-    print(f"{arguments.kills} kills: {len(wrong)} runs were wrong")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, trial)

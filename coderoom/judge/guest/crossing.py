@@ -185,9 +185,8 @@ class Writer(ValueEncoder):
         """The data of an annotation that has types in brackets."""
         typing = self._library("typing")
         origin, args = typing.get_origin(value), typing.get_args(value)
-        if (
-            isinstance(origin, type) and not standard_name(origin) and origin is not _Union
-        ):  # A generic one of the code.
+        # A generic class of the code.
+        if isinstance(origin, type) and not standard_name(origin) and origin is not _Union:
             return {"$alias": [self.encode(origin), self.encode(args)]}
         name = str(value).partition("[")[0].rpartition(".")[2]
         name = "Union" if type(value) is _Union or name == "Optional" else name
