@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Optional, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Generic, List, Optional, Protocol, Tuple, TypeVar, runtime_checkable  # noqa: UP035
 
 LIMIT = 42
 OPEN = {"mon": [9]}
@@ -362,6 +362,7 @@ class Box(Generic[T]): ...
 Table = dict[str, int | None]
 Counts = Optional[Table]  # noqa: UP045
 Boxes = Box[int]
+Plain = List, Optional, Tuple[()], Any, Annotated[int, "more"]  # noqa: UP006
 
 
 class Named:

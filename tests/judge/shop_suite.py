@@ -1,6 +1,6 @@
 """Tests of `shop`, most of which hold. Those whose names end with `_lost` cannot be separated."""
 # mypy: ignore-errors
-# ruff: noqa: UP045, PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
+# ruff: noqa: UP006, UP035, UP045, PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
 
 import asyncio
 import copy
@@ -16,6 +16,7 @@ import pickle
 import re
 import typing
 import unittest
+from typing import List, Tuple
 from unittest import mock
 
 import pytest
@@ -343,6 +344,7 @@ def test_types():
     assert shop.Table == dict[str, int | None]
     assert shop.Counts == typing.Optional[dict[str, int | None]]
     assert shop.Counts != typing.Optional[dict[str, int]]
+    assert shop.Plain == (List, typing.Optional, Tuple[()], typing.Any, typing.Annotated[int, "more"])
     assert shop.Boxes == shop.Box[int] != shop.Box[str]
     assert isinstance(shop.Boxes(), shop.Box)
 

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 TOLD = 2_000
+_MEMORY = 32 * 1024  # KiB by which code that answers beside other code may let the process grow.
 
 
 def serve(exchange: Exchange, files: Dict[str, str]) -> None:
@@ -84,9 +85,10 @@ def answer_in_turn(several: List[Dict[str, str]], requests: List[str], whole: fl
         whole: The seconds after which no more code begins.
 
     Returns:
-        For each code that has begun its answers, and how many seconds it took.
+        For each code that has begun its answers, and how many seconds it took. It ends before code with which the
+        process has grown by more than 32 MiB: neither such code nor what follows has the memory that it has alone.
     """
-    begun = time.monotonic()
+    begun, memory = time.monotonic(), _most_memory()
     found: List[List[Any]] = []
     for files in several:
         before = time.monotonic()
@@ -95,8 +97,16 @@ def answer_in_turn(several: List[Dict[str, str]], requests: List[str], whole: fl
         re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         answers, exchange = _known(requests)
         serve(exchange, files)  # Not by `answer`: below both, there are as many calls left.
+        if _most_memory() - memory > _MEMORY:
+            break
         found.append([answers[1:], time.monotonic() - before])
     return found
+
+
+def _most_memory() -> int:
+    """The most addresses that this process has had, in KiB."""
+    with open("/proc/self/status", "rb") as file:
+        return int(file.read().partition(b"VmPeak:")[2].split()[0])
 
 
 def write(files: Dict[str, str], folder: str) -> None:

@@ -15,6 +15,7 @@ Beside the tags of `encoding` there are these:
     {"$text": ["ipaddress.IPv4Address", "10.0.0.1"]}              {"$member": ["http.HTTPStatus", 200]}
     {"$pattern": ["a+", 32]}                                      {"$alias": [CLASS, [CLASS]]}
     {"$zone": [{"$timedelta": [0, 3600, 0]}, "CET"]}              {"$typing": ["Dict", [CLASS, CLASS]]}
+    {"$typing": ["Dict", null]}  an annotation without brackets
     {"$aware": [{"$datetime": "2020-01-01T00:00:00"}, ZONE, 0]}   a time in a zone that is no `timezone`
 """
 
@@ -188,7 +189,10 @@ class Writer(ValueEncoder):
         # A generic class of the code.
         if isinstance(origin, type) and not standard_name(origin) and origin is not _Union:
             return {"$alias": [self.encode(origin), self.encode(args)]}
-        name = str(value).partition("[")[0].rpartition(".")[2]
+        name, bracket, _ = str(value).partition("[")
+        name = name.rpartition(".")[2]
+        if not bracket and getattr(typing, name, None) is value:
+            return {"$typing": [name, None]}
         name = "Union" if type(value) is _Union or name == "Optional" else name
         if origin is None or not all(map(_is_annotation, args)):
             return UNKNOWN
@@ -224,10 +228,14 @@ def _array(reader: Decoder, data: Any) -> Any:
 
 def _typed(reader: Decoder, data: Any) -> Any:
     typing = importlib.import_module("typing")
-    name, args = as_text(data[0]), tuple(reader.items(data[1]))
-    if name not in typing.__all__:
+    name = as_text(data[0])
+    found = getattr(typing, name) if name in typing.__all__ else None
+    if found is None or isinstance(found, types.FunctionType):
         raise ValueError("%.100r is no type of typing" % name)
-    return getattr(typing, name)[args[0] if len(args) == 1 else args]
+    if data[1] is None:
+        return found
+    args = tuple(reader.items(data[1]))
+    return found[args[0] if len(args) == 1 else args]
 
 
 def _path(reader: Decoder, data: Any) -> Any:
