@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,10 +25,10 @@ from coderoom.runs import Journal
 from coderoom.runs.run_log import RunLog
 from coderoom.sandbox import Limits, Sandbox
 from coderoom.steps import observing
-from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 LONGEST = 0.05
 SIZE = 10_000_000
 
@@ -85,10 +88,16 @@ async def test_a_picture(tmp_path: Path) -> None:
 async def test_a_picture_for_a_service(tmp_path: Path) -> None:
     picture = Image(PIL.Image.frombytes("RGB", (1500, 1500), os.urandom(1500 * 1500 * 3)))
     task = MultiModalMessage(content=["Go.", picture], source="user")
-    with OpenAIServer([*python("1 / 0"), "Done."], repeat=True) as server:
-        client = make_model(f"{server.base_url}#m")
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([*python("1 / 0"), "Done."]), "utf-8")
+    command = [sys.executable, "-m", "tests.support.openai_server", "--repeat", "--script", str(script)]
+    # Its time would count if it were a thread.
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        client = make_model(f"{server.stdout.readline().strip()}#m")
         await check_team(tmp_path, client, task)
         await client.close()
+        server.terminate()
 
 
 async def check_team(tmp_path: Path, replies: list[str] | ChatCompletionClient, task: str | MultiModalMessage) -> None:
