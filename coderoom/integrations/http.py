@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 import resource
 import signal
@@ -54,7 +55,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Turns:
+class Json(JSONResponse):
+    """JSON with escapes, since the text of clients and of code may have lone surrogates, which UTF-8 has not."""
+
+    def render(self, content: Any) -> bytes:
+        """See `JSONResponse`."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+class Starts:
     """Lets a few requests of each caller begin in one pass of the event loop.
 
     So a thousand connections of one caller do not delay the requests of another, and each gets its answer no later.
@@ -101,7 +110,7 @@ class Guard:
     def __init__(self, app: WebApp, tokens: Sequence[str] = ()) -> None:
         self._app = app
         self._held: Counter[Any] = Counter()
-        self._turns = Turns()
+        self._starts = Starts()
         self._tokens = [token.encode() for token in tokens]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -112,12 +121,12 @@ class Guard:
         headers = dict(scope["headers"])
         fault = _fault_of(headers)
         if fault is not None:
-            await self._turns.take(None)
+            await self._starts.take(None)
             status, why = fault
             await failure(status, why, **_CLOSE)(scope, receive, send)
             return
         caller = self.caller_of(scope, headers)
-        await self._turns.take(caller)
+        await self._starts.take(caller)
         if caller is None:
             why = "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong."
             await failure(401, why, **_CLOSE, **{"WWW-Authenticate": "Bearer"})(scope, receive, send)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.responses import JSONResponse
 
 from coderoom._util.text import misfits
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.integrations.service.tenants import TooMuchError
-
-
-class Json(JSONResponse):
-    """JSON with escapes, since the text of clients and of code may have lone surrogates, which UTF-8 has not."""
-
-    def render(self, content: Any) -> bytes:
-        """See `JSONResponse`."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class NotFoundError(Exception):

@@ -21,10 +21,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
-from coderoom.integrations.http import CALLER
+from coderoom.integrations.http import CALLER, Json
 from coderoom.integrations.service.api import body_of
 from coderoom.integrations.service.boxes import Box, Boxes
-from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
 from coderoom.outcome import Outcome
@@ -118,9 +117,9 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
     ) -> dict[str, Any]:
         box = boxes.shared(tenant, _options(boxes, body))
         with box:
-            async with tenants.turn(tenant, box.sandbox.limits.memory_bytes) as turn:
+            async with tenants.place(tenant, box.sandbox.limits.memory_bytes) as place:
                 facts = await run(box, body)
-                turn.outcome = _outcome(facts)
+                place.outcome = _outcome(facts)
                 return facts
 
     @api.post("/run_code", summary="Run code", openapi_extra=body_of(RunCode), response_model=None)

@@ -112,7 +112,7 @@ class SharedJudge:
         Raises:
             TooMuchError: The tenant runs too much, or the server has too much to do.
         """
-        async with self._places.one(tenant), self._tenants.turn(tenant, Limits().memory_bytes) as turn:
+        async with self._places.one(tenant), self._tenants.place(tenant, Limits().memory_bytes) as place:
             verdicts = await self._judge.run(code, tests, **how)
-            turn.outcome = Outcome.OK
+            place.outcome = Outcome.OK
             return verdicts

@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from coderoom import __version__
 from coderoom.contracts import WebApp
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
-from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
+from coderoom.integrations.http import CALLER, Guard, Json, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b import (
@@ -35,7 +35,7 @@ from coderoom.integrations.service.e2b import (
     is_signed,
     make_e2b,
 )
-from coderoom.integrations.service.failures import Json, NotFoundError, SessionLostError, failure_of, told
+from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
@@ -242,7 +242,7 @@ class _ServiceGuard(Guard):
         try:
             await super().__call__(scope, receive, sent)
         except AdmissionError as error:
-            await self._turns.take(None)
+            await self._starts.take(None)
             await error.response(scope, receive, sent)
         finally:
             if not scope.get(FORWARDED):

@@ -161,8 +161,8 @@ class TooMuchError(Exception):
         self.after = after
 
 
-class Turn:
-    """The turn of a run.
+class Place:
+    """What a run has while it is at work.
 
     Attributes:
         outcome: How the run ended, which is counted.
@@ -232,8 +232,8 @@ class Tenants:
         return self._free == self._most and not self._aside and not any(each.waiting for each in self._rotation)
 
     @asynccontextmanager
-    async def turn(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Turn]:
-        """Wait for the turn to run something that may have so much memory.
+    async def place(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Place]:
+        """Wait for the place to run something that may have so much memory.
 
         Raises:
             TooMuchError: Too many wait, or it took too long.
@@ -242,20 +242,20 @@ class Tenants:
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
         began = time.monotonic()
-        turn = Turn(partial(self._leave, tenant), partial(self._come_back, tenant))
+        place = Place(partial(self._leave, tenant), partial(self._come_back, tenant))
         if tenant.waiting or not self._begin(tenant, memory_bytes, now_ns()):
             await self._wait(tenant, memory_bytes)
         waited = time.monotonic() - began
         try:
-            yield turn
+            yield place
         except BaseException as error:
-            turn.outcome = turn.outcome or ("failed" if isinstance(error, Exception) else "cancelled")
+            place.outcome = place.outcome or ("failed" if isinstance(error, Exception) else "cancelled")
             raise
         finally:
             self._end(tenant, memory_bytes)
             seconds = time.monotonic() - began
-            tenant.usage.count_run(turn.outcome or "ok", seconds)
-            tell_run(tenant.name, turn.outcome or "ok", waited, seconds)
+            tenant.usage.count_run(place.outcome or "ok", seconds)
+            tell_run(tenant.name, place.outcome or "ok", waited, seconds)
 
     def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
         """Begin a run, if that is possible now."""

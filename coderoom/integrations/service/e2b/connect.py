@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from coderoom.integrations.service.failures import Json, failure_of
+from coderoom.integrations.http import Json
+from coderoom.integrations.service.failures import failure_of
 from coderoom.integrations.service.streams import kept_alive
 
 Facts = dict[str, Any]

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from coderoom.errors import RequestError
-from coderoom.integrations.http import CALLER
+from coderoom.integrations.http import CALLER, Json
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.code import default_context
 from coderoom.integrations.service.e2b.connect import E2BRoute, refusal
@@ -31,7 +31,7 @@ from coderoom.integrations.service.e2b.sandboxes import (
     E2BSandboxes,
     moment,
 )
-from coderoom.integrations.service.failures import Json, NotFoundError
+from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.files import files_of
 from coderoom.integrations.service.peers import FORWARDED
 from coderoom.integrations.service.tenants import Tenant

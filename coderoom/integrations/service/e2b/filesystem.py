@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from coderoom.errors import RequestError
+from coderoom.integrations.http import Json
 from coderoom.integrations.service.e2b.connect import E2BRoute, Facts, RpcError, message_of, stream_response
 from coderoom.integrations.service.e2b.files import Helper
 from coderoom.integrations.service.e2b.process import check_user
 from coderoom.integrations.service.e2b.sandboxes import INSIDE, E2BSandbox, sandbox_of
-from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.files import parts_of, received
 
 _MOST_FILES: Final = 1_000

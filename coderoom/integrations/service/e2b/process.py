@@ -14,6 +14,7 @@ from pydantic import Base64Bytes, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from coderoom.integrations.http import Json
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.commands import Command
 from coderoom.integrations.service.e2b.connect import (
@@ -26,7 +27,6 @@ from coderoom.integrations.service.e2b.connect import (
     stream_response,
 )
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BSandbox, sandbox_of
-from coderoom.integrations.service.failures import Json
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenants
 
