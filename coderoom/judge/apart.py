@@ -29,6 +29,7 @@ from coderoom.sandbox import ExecutionResult, HostFunction, Limits, Sandbox, Sou
 
 MODULES = harness_modules(
     stand_ins="",
+    zones="",
     mirrors="",
     deriving="",
     doubting="",

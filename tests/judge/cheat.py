@@ -1,6 +1,6 @@
 """Code that cheats the tests of `cheat_suite`."""
 # mypy: ignore-errors
-# ruff: noqa: N801
+# ruff: noqa: N801, DTZ001
 
 import asyncio
 import datetime
@@ -177,3 +177,38 @@ class Zone(datetime.tzinfo):
     def utcoffset(self, moment):
         self.hours += 1
         return datetime.timedelta(hours=self.hours)
+
+
+class AnyTime(datetime.tzinfo):
+    """Every time of a day is midnight."""
+
+    def utcoffset(self, moment):
+        return moment.replace(tzinfo=None) - datetime.datetime(moment.year, moment.month, moment.day)
+
+
+def midnight(zone):
+    return datetime.datetime(2024, 7, 1, tzinfo=zone)
+
+
+class KnowsTheOther(datetime.tzinfo):
+    """Its offset makes its time equal to the last one that another zone was asked about."""
+
+    last = None
+
+    def __init__(self, own=None):
+        self.own = own
+
+    def utcoffset(self, moment):
+        if self.own is None:
+            KnowsTheOther.last = moment.replace(tzinfo=None)
+            return datetime.timedelta(0)
+        return self.own - self.last if self.last else datetime.timedelta(0)
+
+
+def knows_the_other():
+    midnight = datetime.datetime(2024, 7, 1)
+    return midnight.replace(tzinfo=KnowsTheOther(midnight))
+
+
+RUNS = "[each for each in ()][0]"
+Column = list[RUNS]

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import functools
 import math
+import typing
 import unittest
 from unittest import mock
 
@@ -169,3 +170,19 @@ class TestLeftOut(unittest.TestCase):
 def test_zone_that_adapts():
     noon = datetime.datetime(2024, 7, 1, 12, tzinfo=cheat.Zone())
     assert [noon == datetime.datetime(2024, 7, 1, hour, tzinfo=datetime.UTC) for hour in (11, 10)] == [True] * 2
+
+
+def test_zone_of_any_time():
+    assert cheat.midnight(cheat.AnyTime()) == datetime.datetime(2024, 7, 1, 12, tzinfo=cheat.AnyTime())
+
+
+def test_zone_that_knows_the_other():
+    assert datetime.datetime(2024, 7, 1, 12, tzinfo=cheat.KnowsTheOther()) == cheat.knows_the_other()
+
+
+def test_text_in_an_annotation():
+    class Row:
+        column: cheat.Column
+
+    with pytest.raises(IndexError):  # Then it has been run here.
+        typing.get_type_hints(Row)

@@ -27,6 +27,7 @@ from .stand_ins import (
     special,
     unless_of_all,
 )
+from .zones import OF_ZONES, of_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -195,7 +196,7 @@ def make_mirror(
     if not any(issubclass(each, StandIn) for each in bases):
         bases = [StandIn, *bases]
     if any(issubclass(each, datetime.tzinfo) for each in bases):
-        space.update({name: _of_zone(name) for name in ("utcoffset", "dst", "tzname", "fromutc")})
+        space.update({name: of_zone(name) for name in OF_ZONES})
     space["__slots__"] = ()
     if built_in is not None:
         seen = type(described["name"], (built_in,), {})
@@ -236,22 +237,6 @@ def make_mirror(
     for each in registered:
         each.register(mirror)
     return mirror
-
-
-_told: Dict[Tuple[int, str, Any, int], Any] = {}
-
-
-def _of_zone(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, moment: Any) -> Any:
-        if self._cr_peer.is_trusted:
-            return StandIn.__getattr__(self, name)(moment)
-        plain = None if moment is None else moment.replace(tzinfo=None)
-        key = object.__getattribute__(self, "_cr_number"), name, plain, getattr(moment, "fold", 0)
-        if key not in _told:  # It says the same each time, so that it cannot adapt to what it is compared with.
-            _told[key] = StandIn.__getattr__(self, name)(moment)
-        return _told[key]
-
-    return method
 
 
 def _set_own(function: Any, name: str, value: Any) -> None:

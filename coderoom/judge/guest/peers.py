@@ -38,6 +38,7 @@ from .mirrors import COMPARES, FORWARDED, make_mirror
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
 from .texts_of_code import note_texts
+from .zones import ask_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -470,8 +471,9 @@ class Peer:
 
     @property
     def _tags(self) -> Dict[str, Any]:
+        tags = TAGS_OF_BOTH if self.is_trusted else _TAGS_OF_CODE
         return {
-            **TAGS_OF_BOTH,
+            **tags,
             "$here": lambda reader, data: self._stand_in(*data),
             "$class": lambda reader, data: self._mirror(data),
             "$there": lambda reader, data: self._given[data],
@@ -553,6 +555,16 @@ class Peer:
         return error
 
 
+def _annotation(tag: str, reader: Decoder, data: Any) -> Any:
+    note_texts(data)  # `typing` compiles those in it, to evaluate them later.
+    return TAGS_OF_BOTH[tag](reader, data)
+
+
+_TAGS_OF_CODE: Dict[str, Any] = {
+    **TAGS_OF_BOTH,
+    "$aware": lambda reader, data: ask_zone(TAGS_OF_BOTH["$aware"](reader, data)),
+    **{each: functools.partial(_annotation, each) for each in ("$alias", "$typing")},
+}
 _BASES = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
 _VIEWS: Any = (type({}.keys()), type({}.items()))
 _DECIDE = frozenset(

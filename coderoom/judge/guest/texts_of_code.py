@@ -27,7 +27,9 @@ _HARMLESS = (
     *("int", "float", "complex", "bool", "str", "bytes", "bytearray", "list", "tuple", "dict", "set", "frozenset"),
     *("range", "slice", "inf", "nan"),
 )
-_RUN_TEXTS = ("cProfile", "code", "codeop", "doctest", "inspect", "profile", "timeit", "trace", "typing")
+_RUN_TEXTS = frozenset(
+    ["annotationlib", "cProfile", "code", "codeop", "doctest", "inspect", "profile", "timeit", "trace", "typing"]
+)
 _OF_DATA = (
     "collections",
     "collections.abc",
@@ -76,9 +78,10 @@ def guard(peer: Any) -> None:
         if isinstance(source, types.CodeType):
             return compiled.get(source)
         kind = type(source)
-        return (
-            source if kind in (str, bytes) and any(type(each) is kind and each in source for each in _texts) else None
-        )
+        if kind not in (str, bytes):
+            return None
+        is_full = _size[0] > _MOST  # Then those that came later are not known.
+        return source if is_full or any(type(each) is kind and each in source for each in _texts) else None
 
     def made(source: Any, mode: str, frame: Any) -> Any:
         flags = frame.f_code.co_flags & _FUTURE
