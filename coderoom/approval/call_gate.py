@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from coderoom._util.autogen import current_agent
 from coderoom.approval.answers import Edited
 from coderoom.approval.base import Approval, approve_once, call_in_thread
-from coderoom.approval.calls import Always, CallRequest, Given, arguments_by_name, checked_data
+from coderoom.approval.calls import Always, CallRequest, Given, arguments_by_name, bound_arguments, checked_data
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_decides
@@ -237,7 +237,7 @@ class CallGate:
             return arguments_by_name(function.signature, gets)
 
         def effect_of(gets: Given) -> str:
-            arguments = by_name(gets) if rules else {}
+            arguments = bound_arguments(function.signature, gets) if rules else {}
             return next((rule.effect for rule in rules if rule.matches(arguments)), declared)
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -284,7 +284,7 @@ class CallGate:
             return function
 
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-            named = arguments_by_name(function.signature, checked_data(function, (list(args), dict(kwargs))))
+            named = bound_arguments(function.signature, checked_data(function, (list(args), dict(kwargs))))
             if next((rule.effect for rule in rules if rule.matches(named)), "") == "forbidden":
                 raise PermissionError(f"{function.name}() is forbidden here")
             return function.check(args, kwargs)

@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import HostFunction
 from coderoom.sandbox.functions.function import Arguments, as_data, default_of
+from coderoom.sandbox.functions.schemas import FOR_ANYTHING
 from coderoom.sandbox.guest.values import as_argument, why_not_data
 
 _WIDTH: Final = 100
@@ -111,7 +112,7 @@ class CallRequest(ApprovalRequest):
 
 
 def checked_data(function: HostFunction, given: Given, checked: Arguments | None = None) -> Given:
-    """A copy of the arguments as the function gets them; each that is no data, as it was sent.
+    """A copy of the arguments as the function gets them; each that is no data, as it was sent, if it was.
 
     Args:
         function: The function.
@@ -124,11 +125,18 @@ def checked_data(function: HostFunction, given: Given, checked: Arguments | None
         sent, gets = (function.signature.bind(*args, **named) for args, named in (given, (checked.args, kwargs)))
     except TypeError:
         return deepcopy(given)
-    for name, value in gets.arguments.items():
+    gap = False
+    for name, value in list(gets.arguments.items()):
+        is_positional = function.signature.parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY
         try:
-            gets.arguments[name] = deepcopy(as_data(function.name, value))
+            gets.arguments[name], is_data = deepcopy(as_data(function.name, value)), True
         except Exception:  # It can be any object.
-            gets.arguments[name] = deepcopy(sent.arguments.get(name))
+            is_data = False
+        if name in sent.arguments:
+            gets.arguments[name] = gets.arguments[name] if is_data else deepcopy(sent.arguments[name])
+        elif not is_data or (gap and is_positional):
+            del gets.arguments[name]  # A default; those that have no name and come after it cannot be there, either.
+            gap = True
     return list(gets.args), gets.kwargs
 
 
@@ -141,9 +149,33 @@ def arguments_by_name(signature: inspect.Signature, given: Given) -> dict[str, A
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:  # Of the same name as another parameter, it does not hide that.
             found = found.pop(name, {}) | found
-        elif name not in found and (value := default_of(parameter)) is not parameter.empty and not why_not_data(value):
+        elif name not in found and (value := _default_of(parameter)) is not parameter.empty:
             found[name] = value
     return found
+
+
+def bound_arguments(signature: inspect.Signature, given: Given) -> dict[str, Any]:
+    """The same with what `*args` and `**kwargs` are bound to, under their own names, also if that is empty."""
+    found = arguments_by_name(signature, given)
+    try:
+        bound = signature.bind(*given[0], **given[1]).arguments
+    except TypeError:
+        return found
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            found[name] = bound.get(name, ())
+        elif parameter.kind is parameter.VAR_KEYWORD and parameter is not FOR_ANYTHING:
+            found[name] = bound.get(name, {})
+    return found
+
+
+def _default_of(parameter: inspect.Parameter) -> Any:
+    """A parameter's default as data; `empty` if there is none."""
+    try:
+        value = default_of(parameter)
+        return value if value is parameter.empty else as_data(parameter.name, value)
+    except Exception:  # It can be any object.
+        return parameter.empty
 
 
 def as_python(function: HostFunction, given: Given) -> str:

@@ -19,14 +19,14 @@ import jsonschema
 import referencing
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, Tool, Workbench
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 
 from coderoom._util.autogen import function_of, is_started, mcp_tool_of, mcp_tools, server_params_of, tools_of
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.sandbox.functions.callables import LateFunctions, effect_of, from_callable, misfit, read_signature
 from coderoom.sandbox.functions.effects import Effect, decorated_effect
 from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.schemas import bind, sign, tool_name
+from coderoom.sandbox.functions.schemas import bind, sign, tool_name, unsigned_defaults
 
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""
@@ -43,6 +43,8 @@ def from_tool(tool: Tool) -> HostFunction:
         parameters = [each for name, each in own.parameters.items() if name != TOKEN]
         signature, shown, notes = read_signature(wrapped, own.replace(parameters=parameters))[1]
     args_type = tool.args_type() if isinstance(tool, BaseTool) else None
+    offered = schema.get("properties") or {}
+    defaults = {name: each.default for name, each in signature.parameters.items()}
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         bound = bind(name, signature, args, kwargs)
@@ -53,9 +55,13 @@ def from_tool(tool: Tool) -> HostFunction:
                     bound = _with_defaults(checked) or bound
             except ValidationError as error:
                 raise misfit(name, error, signature) from error
-            known = {key: getattr(checked, key) for key in args_type.model_fields}
-            known |= {str(each.alias): known[key] for key, each in args_type.model_fields.items() if each.alias}
-            return Arguments((), bound, seen={key: known.get(key, value) for key, value in bound.items()})
+            known = _by_names(checked)
+            seen = {
+                key: known[key]
+                for key in known
+                if key in bound or (key in offered and (key not in defaults or known[key] != defaults[key]))
+            }
+            return Arguments((), bound, seen=bound | seen)
         return Arguments((), bound)
 
     async def run(arguments: Arguments) -> Any:
@@ -88,6 +94,18 @@ def from_tool(tool: Tool) -> HostFunction:
         gives_text=server_params_of(tool) is not None,
         effect=effect_of_tool(tool),
     )
+
+
+def _by_names(checked: BaseModel) -> dict[str, Any]:
+    """The fields of checked arguments by all names that they can come with."""
+    fields = type(checked).model_fields
+    found = {name: getattr(checked, name) for name in fields}
+    aliases: dict[str, Any] = {}
+    for name, field in fields.items():
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        aliases |= {each: found[name] for each in choices if isinstance(each, str)}
+    return found | aliases
 
 
 def _with_defaults(checked: BaseModel) -> dict[str, Any]:
@@ -184,6 +202,7 @@ def _from_schema(workbench: Workbench, tool: Mapping[str, Any], whole: Mapping[s
     if whole is not None:
         schema = {**{key: whole[key] for key in ("$defs", "definitions") if key in whole}, **schema}
     signature, shown, notes = sign(schema)
+    defaults = unsigned_defaults(schema, signature)
     validator_type = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     # Without its own registry it would fetch the references of an untrusted schema from the network.
     validator = validator_type(schema, registry=referencing.Registry())
@@ -200,7 +219,7 @@ def _from_schema(workbench: Workbench, tool: Mapping[str, Any], whole: Mapping[s
             where = wrong.json_path.removeprefix("$").removeprefix(".")
             text = f"{name}(): {where}: {wrong.message}" if where else f"{name}(): {wrong.message}"
             raise TypeError(text) from wrong
-        return Arguments((), bound)
+        return Arguments((), bound, seen=defaults | bound)
 
     async def run(arguments: Arguments) -> Any:
         return _content(workbench, name, await workbench.call_tool(tool["name"], arguments.kwargs, CancellationToken()))

@@ -151,7 +151,8 @@ def _union(names: Iterable[str]) -> str:
 Signed = tuple[inspect.Signature, inspect.Signature, tuple[str, ...]]
 """A signature, the signature for a model, and notes."""
 
-_FOR_ANYTHING = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
+FOR_ANYTHING = inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)
+"""The parameter of a function whose arguments have names that no parameter can have. Its own name means nothing."""
 
 
 def tool_name(name: str) -> str:
@@ -169,7 +170,7 @@ def sign(schema: Mapping[str, Any]) -> Signed:
     required = list(schema.get("required") or ())
     for name, part in properties.items():
         shapes.note(str(name), part)
-    parameters = [_FOR_ANYTHING]
+    parameters = [FOR_ANYTHING]
     if all(_is_parameter(name) for name in properties):
         kind, missing = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
         parameters = []
@@ -182,6 +183,15 @@ def sign(schema: Mapping[str, Any]) -> Signed:
     return signature, signature, shapes.lines()
 
 
+def unsigned_defaults(schema: Mapping[str, Any], signature: inspect.Signature) -> dict[str, Any]:
+    """The defaults of a schema that its signature does not have, since a name in it cannot be a parameter's."""
+    if FOR_ANYTHING not in signature.parameters.values():
+        return {}
+    parts = schema.get("properties")
+    found = parts.items() if isinstance(parts, Mapping) else ()
+    return {name: part["default"] for name, part in found if isinstance(part, Mapping) and "default" in part}
+
+
 def _is_parameter(name: str) -> bool:
     try:
         return check_name(name) == name
@@ -192,4 +202,4 @@ def _is_parameter(name: str) -> bool:
 def bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by their names."""
     bound = bind_arguments(name, signature, args, kwargs)
-    return bound.get(_FOR_ANYTHING.name, {}) if _FOR_ANYTHING in signature.parameters.values() else bound
+    return bound.get(FOR_ANYTHING.name, {}) if FOR_ANYTHING in signature.parameters.values() else bound
