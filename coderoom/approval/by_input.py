@@ -131,7 +131,7 @@ class InputApproval(Approval):
                     shown = f"{problem}\n\n{shown}"
             elif (response := understand(answer, "A person", request)) is not None:
                 return about_edited(made, response)
-            question = f"{problem} {prompt} {how}"
+            question = f"{problem} {how}"
         return no(UNCLEAR)
 
     async def _answer(self, question: str, shown: str, code: str, about: AskedAbout) -> object:

@@ -33,7 +33,7 @@ from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.sandbox import EffectName, HostFunction, NotBegun, while_a_person_decides
 from coderoom.sandbox.functions.calls import log_edited
-from coderoom.sandbox.functions.function import Arguments, InverseCall
+from coderoom.sandbox.functions.function import Arguments, InverseCall, NotAllowedError
 from coderoom.sandbox.functions.recorder import digest_of
 from coderoom.steps import CALL_BEGUN, branch, cell, find_now, keep_step, note
 
@@ -253,13 +253,13 @@ class CallGate:
             made, key = arguments.args
             effect = effect_of(made.gets)
             if effect == "forbidden":
-                raise PermissionError(f"{function.name}() is forbidden here")
+                raise NotAllowedError(f"{function.name}() is forbidden here")
             if effect == "write":
                 if (edited := await self._ask(function, made.gets, key)) is not None:
                     made.ready = function.check(*deepcopy(edited))
                     made.gets = checked_data(function, edited, made.ready)
                     if effect_of(made.gets) == "forbidden":
-                        raise PermissionError(f"{function.name}() is forbidden here, also as it was edited")
+                        raise NotAllowedError(f"{function.name}() is forbidden here, also as it was edited")
                     made.edited = by_name(made.gets)
                     log_edited(made.edited)
                 self._begin(function.name, key)
@@ -330,7 +330,7 @@ class CallGate:
         """Ask about a call; return the arguments of the call that somebody has made of it, if any.
 
         Raises:
-            PermissionError: It may not be made.
+            NotAllowedError: It may not be made.
             NotBegun: The question was cancelled.
         """
         assert self.approval is not None
@@ -363,7 +363,7 @@ class CallGate:
                 answer = ApprovalResponse(approved=False, reason=f"the call was edited, and is none then. {error}")
         if edited is None and not answer.approved:
             code.refused[function.name] += 1
-            raise PermissionError(f"{function.name}() was not allowed: {answer.reason}")
+            raise NotAllowedError(f"{function.name}() was not allowed: {answer.reason}")
         if isinstance(answer, Always | Edited) and answer.always:
             self._always[branch.get()].add(function.name)
         return edited
@@ -394,6 +394,6 @@ def _digest_of(function: HostFunction, given: Given, gets: Given) -> str:
 
 def _refuse_after_many(name: str, code: CallingCode) -> None:
     if code.refused[name] >= _MOST_REFUSALS:
-        raise PermissionError(
+        raise NotAllowedError(
             f"{name}() was not allowed {_MOST_REFUSALS} times, and nobody is asked about it again in this code"
         )

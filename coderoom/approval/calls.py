@@ -18,7 +18,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import HostFunction
 from coderoom.sandbox.functions.function import Arguments, as_data, default_of
 from coderoom.sandbox.functions.schemas import FOR_ANYTHING
-from coderoom.sandbox.guest.values import as_argument, why_not_data
+from coderoom.sandbox.guest.values import as_argument
 
 _WIDTH: Final = 100
 _INDENT: Final = "    "

@@ -10,7 +10,6 @@ import ast
 import copy
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from autogen_core.memory import ListMemory, Memory
@@ -106,7 +105,7 @@ def _effect_in(source: str) -> Effect | None:
     """The effect that a function declares with literal arguments, by its return annotation or a decorator.
 
     Raises:
-        ValueError: It is not Python.
+        ValueError: It is not Python, or there is no such effect.
     """
     try:
         function = next(
@@ -118,7 +117,10 @@ def _effect_in(source: str) -> Effect | None:
     calls = [node for place in places if place for node in ast.walk(place) if isinstance(node, ast.Call)]
     for call in calls:
         if ast.unparse(call.func).rpartition(".")[2] == "Effect":
-            with suppress(ValueError):  # What is not literal cannot be known here.
+            try:
+                args = [ast.literal_eval(each) for each in call.args]
                 named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-                return Effect(*map(ast.literal_eval, call.args), **named)
+            except ValueError:  # What is not literal cannot be known here.
+                continue
+            return Effect(*args, **named)
     return None

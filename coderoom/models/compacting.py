@@ -64,7 +64,7 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
         initial_messages: The messages that it begins with.
 
     Raises:
-        RequestError: `max_tokens` is too small.
+        RequestError: `max_tokens` or `folder` cannot be used.
     """
 
     component_config_schema = CompactingContextConfig
@@ -77,8 +77,10 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
         folder: str | Path | None = None,
         initial_messages: Sequence[LLMMessage] | None = None,
     ) -> None:
-        if max_tokens < 1_000:
-            raise RequestError(f"max_tokens={max_tokens!r} is too small: at least 1,000 are needed.")
+        if type(max_tokens) is not int or max_tokens < 1_000:
+            raise RequestError(f"max_tokens must be a whole number of at least 1,000, not {max_tokens!r}.")
+        if not isinstance(folder, str | Path | None):
+            raise RequestError(f"folder must be the path of a folder, not {folder!r}.")
         super().__init__(None if initial_messages is None else list(initial_messages))
         self._max_tokens = max_tokens
         self._folder = None if folder is None else str(folder)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.calls import while_a_person_decides
     from coderoom.sandbox.functions.effects import Effect, EffectName
-    from coderoom.sandbox.functions.function import HostFunction
-    from coderoom.sandbox.functions.recorder import CallRecorder, NotBegun, RecordedCall
+    from coderoom.sandbox.functions.function import HostFunction, NotBegun
+    from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
     from coderoom.sandbox.guest.restricted import Rulebook
     from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
     from coderoom.sandbox.overlay import Change, ChangedMeanwhile, Changes, Committed, Patch
@@ -147,8 +147,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.calls": "while_a_person_decides",
         "coderoom.sandbox.functions.effects": "Effect EffectName",
-        "coderoom.sandbox.functions.function": "HostFunction",
-        "coderoom.sandbox.functions.recorder": "CallRecorder NotBegun RecordedCall",
+        "coderoom.sandbox.functions.function": "HostFunction NotBegun",
+        "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
         "coderoom.sandbox.overlay": "Change ChangedMeanwhile Changes Committed Patch",

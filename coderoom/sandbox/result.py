@@ -99,8 +99,8 @@ class FunctionCall:
     Attributes:
         name: The function's name.
         arguments: Its arguments, by the names of the parameters; a long one is replaced by shortened text.
-        outcome: `ok`; `error` if it raised an exception; `rejected` if it was not run, because the arguments did not
-            fit or there were too many calls; `timeout`; `cancelled` if the cell ended first.
+        outcome: `ok`; `error` if it raised an exception; `rejected` if it was not made, because the arguments did
+            not fit, there were too many calls, or nobody allowed it; `timeout`; `cancelled` if the cell ended first.
         duration: How long it took, in seconds.
         error: Why it failed, as in the exception that the code got; `None` if it did not.
         edited: Whether the code gave other arguments, and an approval has edited the call.

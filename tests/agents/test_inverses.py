@@ -101,6 +101,29 @@ async def test_what_code_has_undone_itself_is_not_undone_again(actor: MakeActor)
     assert person.notes == ["remove(result=2, size=5) was not undone: it has no inverse."]
 
 
+async def test_a_call_that_nobody_allowed_was_never_made(actor: MakeActor) -> None:
+    store, person = Store(), Person()
+
+    def decide(request: ApprovalRequest) -> ApprovalResponse:
+        return ApprovalResponse(approved="'b'" not in request.code, reason="no b")
+
+    code = f"create('a')\ntry:\n    create('b')\nexcept PermissionError as error:\n    print(error)\n{FAILS}"
+    agent = actor(
+        Client(python(code), "It failed."),
+        tools=store.functions,
+        call_approval=decide,
+        call_rules=[CallRule(function="remove", effect="forbidden")],
+        on_error="rollback",
+    )
+    with observing(person):
+        await turn(agent, TASK)
+    told = (await remembered(agent))[-2]
+    assert "create() was not allowed: no b" in told
+    assert "create('b'" not in told.partition("not undone")[2]
+    (note,) = person.notes
+    assert note.startswith("create(name='a', size=1) was not undone: remove() failed")
+
+
 async def test_what_cannot_be_undone_is_told(actor: MakeActor) -> None:
     def book(seat: int) -> Annotated[int, Effect("write", inverse="cancel")]:
         """Book a seat."""

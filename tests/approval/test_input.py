@@ -64,6 +64,7 @@ async def test_an_unclear_answer_is_asked_again(unclear: str) -> None:
     response, questions = await ask(unclear, "no")
     assert (response.approved, len(questions)) == (False, 2)
     assert "neither a yes nor a no" in questions[1]
+    assert questions[1].count("Run this code?") == 1
 
 
 @pytest.mark.parametrize(

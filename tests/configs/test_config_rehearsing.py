@@ -56,6 +56,7 @@ def coder(keys: str) -> str:
         (actor("call_rules: [{function: pay, effect: write}]"), "call_rules", "needs a call_approval"),
         (actor(f"{PAY}, {APPROVAL}, call_rules: [{{function: pay, effect: write, inverse: back}}]"), "", "back()"),
         (actor(tool("@Effect('write')\ndef pay() -> None: ...")), "", "declares the effect 'write'"),
+        (actor(tool("@Effect('wirte')\ndef pay() -> None: ...")), "tools[0]", "an effect is one of 'read', 'write'"),
         (actor('tools: ["def pay(n) -> int: return n"]'), "tools[0]", "the parameter 'n' of pay() has no annotation"),
         (actor('tools: ["x = 1"]'), "tools[0]", "not one function"),
         (actor(tool("def pay(:")), "tools[0].config.source_code", "is not Python"),

@@ -270,3 +270,9 @@ def test_it_is_in_files() -> None:
     loaded = ChatCompletionContext.load_component(made.dump_component().model_dump())
     assert isinstance(loaded, CompactingContext)
     assert loaded.dump_component() == made.dump_component()
+
+
+@pytest.mark.parametrize("given", [{"max_tokens": "many"}, {"folder": 5}])
+def test_arguments_that_cannot_be_used_are_named(given: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=f"{next(iter(given))} must be"):
+        CompactingContext(**given)

@@ -24,7 +24,16 @@ from coderoom._util.tasks import Deadline, call_in_loop, pausing_deadlines, retr
 from coderoom.errors import SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten
+from coderoom.sandbox.functions.function import (
+    LONGEST,
+    Arguments,
+    HostFunction,
+    NotAllowedError,
+    NotBegun,
+    as_data,
+    error_data,
+    shorten,
+)
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting, too_large, too_many
 from coderoom.sandbox.result import FunctionCall
@@ -390,9 +399,13 @@ class Calls:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
+            never_made = isinstance(error, NotAllowedError | NotBegun)
             if isinstance(error, asyncio.CancelledError) and (call.left or call.answered or not self.is_open):
+                if never_made:
+                    self._write(call, Outcome.REJECTED, ENDED)
+                    self._log[call.place] = replace(self._log[call.place], outcome=Outcome.REJECTED)
                 raise
-            reply, outcome = {"error": error_data(error)}, Outcome.ERROR
+            reply, outcome = {"error": error_data(error)}, Outcome.REJECTED if never_made else Outcome.ERROR
         self._answer(call, reply, outcome)
 
     def _expire(self, call: _Call) -> None:

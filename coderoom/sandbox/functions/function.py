@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import copy
 import inspect
@@ -191,6 +192,14 @@ def _describe(parameter: inspect.Parameter) -> dict[str, Any]:
     return described
 
 
+class NotBegun(asyncio.CancelledError):
+    """A call was cancelled before its function was called: nothing is known of it, and it may be made later."""
+
+
+class NotAllowedError(PermissionError):
+    """Nobody has allowed a call: its function was not called. The code gets a `PermissionError`."""
+
+
 class DescribedError(Exception):
     """An exception that is known only as data."""
 
@@ -219,6 +228,8 @@ def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> 
 
 def error_data(error: BaseException) -> dict[str, Any]:
     """An exception as data: its nearest built-in class, and its message."""
+    if isinstance(error, NotAllowedError):
+        error = PermissionError(*error.args)
     kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
     if isinstance(error, DescribedError):
         return error.description

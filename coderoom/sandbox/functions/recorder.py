@@ -14,7 +14,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from coderoom.sandbox.functions.calls import call_id, log_edited
-from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
+from coderoom.sandbox.functions.function import (
+    Arguments,
+    DescribedError,
+    HostFunction,
+    NotAllowedError,
+    NotBegun,
+    as_data,
+    error_data,
+)
 from coderoom.steps import branch, cell, find_now, keep_step, runs_again
 
 _LONGEST = 100_000
@@ -32,6 +40,7 @@ class RecordedCall(BaseModel):
         inverse: The function that undoes it, and the arguments by their names, as JSON text; empty if there is none.
         edited: The arguments that it was made with, by their names, as JSON text; empty if it was not edited.
         id: That of the call in the result of its cell.
+        made: Whether the function was called, or nobody had allowed it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -44,10 +53,7 @@ class RecordedCall(BaseModel):
     inverse: str = ""
     edited: str = ""
     id: str = ""
-
-
-class NotBegun(asyncio.CancelledError):
-    """A call was cancelled before its function was called: nothing is known of it, and it may be made later."""
+    made: bool = True
 
 
 class CallRecorder:
@@ -73,7 +79,8 @@ class CallRecorder:
                         f"{call.name}() is not called again to restore a session, and its answer was too long to keep"
                     )
                 if call.error is not None:
-                    raise DescribedError(json.loads(call.error))
+                    told = json.loads(call.error)
+                    raise DescribedError(told) if call.made else NotAllowedError(*told["args"])
                 return json.loads(call.value)
             calls = self._calls[
                 branch.get()
@@ -164,7 +171,8 @@ def _keep_error(
     calls: list[RecordedCall], function: HostFunction, digest: str, error: BaseException, arguments: Arguments
 ) -> None:
     told, edited = json.dumps(error_data(error)), _edited(function, arguments)
-    _record(calls, RecordedCall(name=function.name, digest=digest, error=told, edited=edited))
+    made = not isinstance(error, NotAllowedError)
+    _record(calls, RecordedCall(name=function.name, digest=digest, error=told, edited=edited, made=made))
 
 
 def _edited(function: HostFunction, arguments: Arguments) -> str:

@@ -34,7 +34,10 @@ def many(a: int = 1, *rest: int, b: bool = False, **more: Any) -> None:
     _bound.append({"a": a, "rest": rest, "b": b, "more": more})
 
 
-def objects(a: Any = object, b: int = 2, /, c: Path = Path("/tmp"), *, d: list[int] = Field(default_factory=list)) -> None:  # noqa: B008
+_FRESH: Any = Field(default_factory=list)
+
+
+def objects(a: Any = object, b: int = 2, /, c: Path = Path("/tmp"), *, d: list[int] = _FRESH) -> None:
     _bound.append({"b": b, "c": str(c), "d": d})
 
 
@@ -54,7 +57,7 @@ async def _is_forbidden(function: HostFunction, rule: dict[str, str], args: list
     gate = CallGate("agent", None, [CallRule(function=function.name, arguments=rule, effect="forbidden")])
     guarded = gate.guard(function)
     try:
-        await guarded.run(guarded.check(args, kwargs))  # type: ignore[misc]
+        await guarded.run(guarded.check(args, kwargs))
     except PermissionError:
         return True
     return False
@@ -88,12 +91,12 @@ class _Letter(BaseModel):
     to: list[str] = Field(default_factory=lambda: ["Ann"])
 
 
-class _Send(BaseTool[_Letter, str]):
+class _Send(BaseTool[_Letter, _Letter]):
     def __init__(self) -> None:
-        super().__init__(_Letter, str, "send", "Send a letter.")
+        super().__init__(_Letter, _Letter, "send", "Send a letter.")
 
-    async def run(self, args: _Letter, cancellation_token: CancellationToken) -> str:
-        return repr(args)
+    async def run(self, args: _Letter, cancellation_token: CancellationToken) -> _Letter:
+        return args
 
 
 @pytest.mark.parametrize(
