@@ -9,6 +9,7 @@
     searched  the words of a run, by its number in the listing
     stops     which runs somebody has asked to end
     questions what runs ask a person at this moment, and the answers from elsewhere
+    said      what somebody has said to a run from elsewhere, and its process has not seen yet
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
 `runs.journal` and what it consists of use all but the last one, the journal of runs, and `generation.cache` that one.
@@ -182,6 +183,12 @@ _SCHEMAS: Final = (
     "CREATE TABLE doings (run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, told TEXT NOT NULL)",
     "ALTER TABLE questions ADD COLUMN code TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE questions ADD COLUMN about TEXT NOT NULL DEFAULT 'code'",
+    """
+    CREATE TABLE said (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, text TEXT NOT NULL
+    );
+    CREATE INDEX said_run ON said (run)
+    """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _WAIT_SECONDS: Final = 60.0

@@ -402,6 +402,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Call the model and add its reply to the context. The hint is the end of this request only."""
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
+        await self._hear()
         messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
         on_chunk = partial(self._read, message_id) if self._model_client_stream else None
         with self._within_budget():

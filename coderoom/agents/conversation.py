@@ -31,6 +31,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.pictures import only_newest
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.structured import Answer, ask_structured
+from coderoom.steps import hear
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -120,6 +121,11 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         messages = [*system, *await self._model_context.get_messages(), *more]
         return only_newest(messages, self.name) if self._sees else remove_images(messages)
 
+    async def _hear(self) -> None:
+        """Add what a person says while the team works to the conversation."""
+        for text in await hear(self._conversation):
+            await self._model_context.add_message(UserMessage(content=text, source="user"))
+
     @property
     def _sees(self) -> bool:
         """Whether the model sees pictures."""
@@ -130,6 +136,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
     ) -> Answer[DecisionT]:
         """Ask a question about the conversation, without adding question and answer to it."""
         assert self._model_client is not None
+        await self._hear()
         messages = await self._conversation(UserMessage(content=question, source=self.name))
         with self._within_budget():
             return await ask_structured(

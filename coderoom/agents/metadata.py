@@ -63,6 +63,8 @@ VERDICT: Final = "coderoom.verdict"
 """A reviewer's `ReviewVerdict` as JSON."""
 APPROVED: Final = "coderoom.approved"
 """`true` or `false`: the verdict in one word."""
+HEARD_BY: Final = "coderoom.heard_by"
+"""Who was the first to get what a person has said while the team worked."""
 SHOWN: Final = "coderoom.shown"
 """Marks a message that is only for people; no agent gets it.
 

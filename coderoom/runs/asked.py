@@ -37,7 +37,7 @@ class Question:
 
 
 class Asked(Database):
-    """Questions of runs to people, requests to stop, and what runs do at this moment."""
+    """Questions of runs to people, requests to stop, what people say to runs, and what runs do at this moment."""
 
     def tell(self, run: str, doings: Sequence[dict[str, Any]]) -> None:
         """Say what a run does at this moment, in place of what it did before."""
@@ -63,6 +63,21 @@ class Asked(Database):
         with self._using(writes=True, synced=False) as database:
             database.execute("DELETE FROM stops WHERE run = ?", (run,))
         return True
+
+    def say(self, run: str, text: str) -> None:
+        """Say something to the team of a run."""
+        with self._using(writes=True) as database:
+            database.execute("INSERT INTO said (run, text) VALUES (?, ?)", (run, self.hide(text)))
+
+    def take_said(self, run: str) -> list[str]:
+        """What was said to the team of a run, each time once."""
+        with self._using() as database:
+            if database.execute("SELECT 1 FROM said WHERE run = ?", (run,)).fetchone() is None:
+                return []
+        with self._using(writes=True) as database:
+            taken = database.execute("SELECT text FROM said WHERE run = ? ORDER BY id", (run,)).fetchall()
+            database.execute("DELETE FROM said WHERE run = ?", (run,))
+        return [text for (text,) in taken]
 
     def ask(self, run: str, text: str, code: str = "", about: AskedAbout = "code") -> int:
         """Add a question of a run about code that may be edited, and return its id."""

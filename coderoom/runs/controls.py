@@ -1,4 +1,4 @@
-"""What others do to a run through its journal while it goes on: see what it does, stop it, and answer its questions.
+"""What others do to a run through its journal while it goes on: see what it does, stop it, and talk to its team.
 
 A page of `coderoom runs serve` is in another process than the run, which looks into the journal now and then.
 """
@@ -19,7 +19,10 @@ POLL_SECONDS: Final = 0.5
 
 @asynccontextmanager
 async def stoppable(writer: Writer, stop: Callable[[], None]) -> AsyncIterator[None]:
-    """While this lasts, the journal has what the run does, and `stop` is called once somebody has asked to end it."""
+    """While this lasts, the journal has what the run does, and `stop` is called once somebody has asked to end it.
+
+    What somebody says to the team waits in the writer.
+    """
     watching = asyncio.create_task(_watch(writer, stop))
     try:
         yield
@@ -32,6 +35,7 @@ async def _watch(writer: Writer, stop: Callable[[], None]) -> None:
         while writer.journal is not None and writer.run is not None:
             await asyncio.sleep(POLL_SECONDS)
             await asyncio.to_thread(writer.write_doings)
+            writer.take_said()
             if writer.journal.take_stop(writer.run):
                 stop()
                 return

@@ -221,6 +221,21 @@ class Run:
             if close:
                 self.prepared.remove_empty_folder()
 
+    def tell(self, words: str) -> None:
+        """Say something to the team while it works on a task; from any thread.
+
+        Each agent that has a conversation with a model gets it before its next request. Words that no agent has got
+        when the task ends are in `untold`.
+        """
+        self.log.words_waiting.append(words)
+
+    def untold(self) -> list[str]:
+        """What was said, also on a page, and no agent has got; each time once."""
+        self.log.take_said()
+        words = list(self.log.words_waiting)
+        self.log.words_waiting.clear()
+        return words
+
     async def repeat(self) -> list[RunRecord]:
         """Go through what was said before, of which all steps are known, so that the team has its conversation.
 

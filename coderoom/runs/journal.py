@@ -28,7 +28,7 @@ from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of
 from coderoom.runs.owners import Owners
 from coderoom.runs.shown import run_html
 from coderoom.runs.totals import totals_of
-from coderoom.steps import CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, MODEL
+from coderoom.steps import CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, MODEL, WORDS
 
 if TYPE_CHECKING:
     import pandas
@@ -44,7 +44,7 @@ _TAKEN: Final = {
     "contents": "SELECT run, hash, data FROM contents WHERE run = ?",
 }
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
-_SYNCED: Final = frozenset({"call", CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, "approval", "input"})
+_SYNCED: Final = frozenset({"call", CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, WORDS, "approval", "input"})
 """Steps that are on disk before the run goes on: they have effects elsewhere, or a person did them.
 
 Replies of models are on disk a moment later, with all that was written before. Others are safe from the end of the
@@ -99,7 +99,7 @@ class Step:
 
     Attributes:
         number: Its place, counted from 1.
-        kind: `task`, `model`, `code`, `call`, `approval`, `input` or `message`.
+        kind: `task`, `model`, `code`, `call`, `approval`, `input`, `words` or `message`.
         actor: The agent; empty if that is not known.
         key: What identifies its request.
         at: When it was done, in seconds since the epoch.

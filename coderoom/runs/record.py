@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -46,7 +46,7 @@ from coderoom.runs.shown import run_html
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.result import network_sum
 from coderoom.steps import CODE, MODEL, StepObserver, branch
-from coderoom.steps.watching import watch_executor, watch_questions, watch_tools
+from coderoom.steps.watching import watch_context, watch_executor, watch_questions, watch_tools
 
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""
@@ -457,7 +457,8 @@ class RunFacts(StepObserver):
 def watching(team: Any) -> Iterator[None]:
     """Make all that the parts of a team do steps of its run, until the end of this context.
 
-    That is requests and calls of tools, and code and questions of agents of AutoGen; ours report their own.
+    That is requests and calls of tools, and code and questions of agents of AutoGen; ours report their own. AutoGen's
+    `AssistantAgent`s get what a person says meanwhile.
     """
     with ExitStack() as stack:
         for client in clients_of(team):
@@ -470,6 +471,8 @@ def watching(team: Any) -> Iterator[None]:
                 stack.callback(watch_executor(executor))
             if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
                 stack.callback(watch_questions(agent))
+            if isinstance(agent, AssistantAgent):
+                stack.callback(watch_context(agent.model_context))
         yield
 
 

@@ -38,7 +38,7 @@ from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.said import Said, undone_in
 from coderoom.runs.story import Branching, Check, message_of, tell_steps
 from coderoom.runs.writer import Writer
-from coderoom.steps import CODE, MODEL, AskedAbout, StepObserver, branch
+from coderoom.steps import CODE, MODEL, WORDS, AskedAbout, StepObserver, branch
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
@@ -110,6 +110,7 @@ class RunLog(Writer, StepObserver):
     Attributes:
         known: How many steps, without messages and events, were known at the beginning.
         notes: What the user of a resumed run should know.
+        words_known: How many steps with such words are known and were not repeated yet.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class RunLog(Writer, StepObserver):
         super().__init__(journal)
         self.known = 0
         self.notes: list[str] = []
+        self.words_known = 0
         self._masking = journal or Masking()
         self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
@@ -148,6 +150,7 @@ class RunLog(Writer, StepObserver):
                 continue
             self._results[step.key].append(step.result)
             self.known += step.kind not in (MESSAGE, TASK, EVENT)
+            self.words_known += step.kind == WORDS
 
     # --- As a `StepObserver` ---
 
@@ -158,6 +161,7 @@ class RunLog(Writer, StepObserver):
         with self._lock:
             key = self._key(kind, request)
             if results := self._results.get(key):
+                self.words_known -= kind == WORDS
                 return results.popleft()
             reply = self._try(lambda journal: journal.reply(key)) if self._cached and kind == MODEL else None
             if reply is None:
@@ -186,6 +190,8 @@ class RunLog(Writer, StepObserver):
             if kind == MODEL:
                 messages = self._last[2].written(self._number + 1)
                 request = {**_kept_of(request), "priced_as": request.get("priced_as", ""), "messages": messages}
+            elif kind == WORDS:
+                request = {}  # Its messages are those of the next request.
             if in_branch := branch.get():
                 request = {**request, "branch": in_branch}
             contents, self._new = {**self._new, **files}, {}
@@ -215,7 +221,7 @@ class RunLog(Writer, StepObserver):
         """What identifies a step: its kind, the agent and the request, which is looked up and then kept."""
         if request is not self._last[0]:
             facts, asked, places = request, _Conversation(), list(filter(None, [branch.get()]))
-            if kind == MODEL:
+            if kind in (MODEL, WORDS):
                 asked = self._asked[" ".join([current_agent(), *places])].go_on(request["messages"], self._hash_of)
                 facts = {**_kept_of(request), "messages": asked.digests[-1]}
             # Branches may do equal things at the same time.

@@ -68,6 +68,13 @@ class Words(Entry):
     is_event: bool = False
 
 
+@dataclass(frozen=True)
+class Told(Words):
+    """A person has said this while the team worked; the agent `to` was the first to get it."""
+
+    to: str = ""
+
+
 class Thought(Words):
     """What a model thought."""
 
@@ -224,6 +231,8 @@ class Story:
         if keys.STOP_REASON not in facts and keys.OUTCOME in facts and not has_run:
             # AutoGen's agent without a model answers with the output.
             return Output(source, text, facts[keys.OUTCOME], int(facts.get(keys.EXIT_CODE, 1)))
+        if keys.HEARD_BY in facts:
+            return Told(source, text, is_prose=False, to=facts[keys.HEARD_BY])
         return Words(source, text, is_text and source != USER)
 
 

@@ -52,6 +52,7 @@ from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, watching
 from coderoom.runs.review import Ask, review
 from coderoom.runs.run_log import RunLog
+from coderoom.runs.words import Words
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.sandbox.config import OBSERVE
@@ -335,7 +336,12 @@ async def run_team(
             run_span(record.team, record.run) as span,
             watching(team),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
-            observing(RunFacts(record, show), *_observers(team, log, spending), *observers),
+            observing(
+                RunFacts(record, show),
+                *_observers(team, log, spending),
+                *observers,
+                Words(log, lambda message: show(record.add(message))),  # Once the journal has them.
+            ),
         ):
             with _noting_failure(record, token):
                 if spending is not None:
@@ -365,6 +371,9 @@ async def run_team(
         try:
             record.files = await asyncio.to_thread(changes.written)
         finally:
+            if close:  # Else words are the next task.
+                log.take_said()
+                record.notices += map(_UNTOLD.format, log.words_waiting)
             log.end(record)
             if close:
                 await close_team(team)
@@ -481,6 +490,9 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
+_UNTOLD = (
+    "Nobody has got what you said last, since the task had ended: {!r}. `coderoom run TEAM TASK --continue` goes on."
+)
 _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
 
 

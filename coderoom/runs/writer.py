@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
 from coderoom.errors import JournalError
-from coderoom.runs.doing import Doings
+from coderoom.runs.doing import Doing, Doings
 from coderoom.runs.journal import Journal, Step
+from coderoom.steps import WORDS
 
 T = TypeVar("T")
 
@@ -26,6 +29,7 @@ class Writer:
         run: The id of the run; `None` if it is not in the journal.
         failure: Why nothing is written any more; empty if that is not so.
         doings: What the run does at this moment.
+        words_waiting: What a person has said to the team while it works, and no agent has got yet.
 
     Raises:
         JournalError: Any method raises it if the journal cannot be written, and is required.
@@ -35,6 +39,7 @@ class Writer:
         self.run: str | None = None
         self.failure = ""
         self.doings = Doings()
+        self.words_waiting: deque[str] = deque()
         self._told: list[dict[str, Any]] = []
         self._journal = journal
         self._number = 0
@@ -82,10 +87,15 @@ class Writer:
         self._try(lambda journal: journal.add(str(self.run), step, contents))
 
     def write_doings(self) -> None:
-        """Write what the run does at this moment, if that has changed."""
-        if (doings := self.doings.facts()) != self._told:
+        """Write what the run does at this moment, and the words that wait, if that has changed."""
+        waiting = [asdict(Doing(WORDS, "", 0.0, text=text)) for text in self.words_waiting.copy()]
+        if (doings := [*self.doings.facts(), *waiting]) != self._told:
             self._told = doings
             self._try(lambda journal: journal.tell(str(self.run), doings))
+
+    def take_said(self) -> None:
+        """Have what somebody has said in another process wait here."""
+        self.words_waiting += self._try(lambda journal: journal.take_said(str(self.run))) or ()
 
     def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""

@@ -28,6 +28,10 @@ CALLS_TO_UNDO: Final = "calls_to_undo"
 INVERSE: Final = "inverse"
 INVERSE_BEGUN: Final = "inverse_begun"
 """The same of a call that undoes another one."""
+WORDS: Final = "words"
+"""An agent has got what a person says while the team works."""
+_SETTLE_SECONDS: Final = 0.15
+"""A team passes messages on with a short delay: words come after what was said before."""
 
 
 AskedAbout = Literal["code", "call", "changes"]
@@ -58,6 +62,14 @@ class StepObserver:
 
     def write(self, agent: str, text: str) -> None:
         """The code that an agent runs has written something, which nobody else shows."""
+
+    def has_words(self) -> bool:
+        """Whether there may be `words` for the agent that is about to ask its model; those that are known count too."""
+        return False
+
+    def words(self) -> list[str]:
+        """What a person has said that this agent has not got yet."""
+        return []
 
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
@@ -164,6 +176,26 @@ def write_step(agent: str, text: str) -> None:
     """Say what the code of an agent writes while it runs."""
     for observer in _observers.get():
         observer.write(agent, text)
+
+
+async def hear(conversation: Callable[[], Awaitable[Sequence[Any]]]) -> list[str]:
+    """What a person has said while the team works, for the agent that is about to ask its model; each once.
+
+    A resumed run gives it the same words at the same place of its conversation. Branches hear nothing.
+
+    Args:
+        conversation: Gets the messages that the model would be asked with.
+    """
+    if branch.get() or not any(observer.has_words() for observer in _observers.get()):
+        return []
+    request = {"messages": await conversation()}
+    words: list[str] | None = await find_step(WORDS, request)
+    if words is None:
+        words = [text for observer in _observers.get() for text in observer.words()]
+        if words:
+            await asyncio.sleep(_SETTLE_SECONDS)
+            keep_step(WORDS, request, words, 0.0, known=False)
+    return words
 
 
 async def await_step(kind: str, request: Any) -> None:

@@ -1,4 +1,7 @@
-"""Live objects whose work becomes steps: tools, executors and questions. Those of models are in `coderoom.models`."""
+"""Live objects whose work becomes steps: tools, executors, conversations and questions.
+
+Those of models are in `coderoom.models`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from functools import wraps
 from typing import Any, Final
 
 from autogen_core.code_executor import CodeResult
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import LLMMessage, UserMessage
 from autogen_core.tools import ToolResult
 
 from coderoom._util.autogen import current_agent, streams
 from coderoom._util.terminal import asking
-from coderoom.steps import CODE, once, write_step
+from coderoom.steps import CODE, hear, once, write_step
 
 _WATCHED: Final = "coderoom_watched"
 _SETTLE_SECONDS: Final = 0.15
@@ -103,6 +108,19 @@ def watch_executor(executor: Any) -> Undo:
         return result
 
     return put(executor, lambda: {"execute_code_blocks": executed})
+
+
+def watch_context(context: ChatCompletionContext) -> Undo:
+    """Add what a person says while the team works, before each request: for agents of AutoGen."""
+    get_messages = context.get_messages
+
+    @wraps(get_messages)
+    async def got() -> list[LLMMessage]:
+        for text in await hear(get_messages):
+            await context.add_message(UserMessage(content=text, source="user"))
+        return await get_messages()
+
+    return put(context, lambda: {"get_messages": got})
 
 
 def _dump(result: CodeResult) -> dict[str, Any]:

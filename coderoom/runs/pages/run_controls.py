@@ -1,4 +1,4 @@
-"""What a person sees and can do on the page of a run that goes on: what it does, stop it, and answer what it asks."""
+"""What a person does on the page of a run that goes on: see what it does, stop it, answer it, and talk to its team."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coderoom.runs.asked import Question
 from coderoom.runs.doing import MOST_SHOWN
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.pages.frame import duration, prose_html, text_html
-from coderoom.steps import APPROVAL, CODE, MODEL, AskedAbout
+from coderoom.steps import APPROVAL, CODE, MODEL, WORDS, AskedAbout
 
 _DOES: Final = {
     MODEL: "waits for the model",
@@ -40,12 +40,19 @@ _EDIT: Final = (
     "\n{code}</textarea>"
     '<p><button name="answer" value="edit">Take this {about} instead</button></p></details>'
 )
+_SAY: Final = (
+    '<form method="post" action="{place}/say" class="say" id="say" data-v="1">'
+    '<label for="words">Say something to the team, for its next step</label>'
+    '<textarea id="words" name="words" rows="2" dir="auto" required></textarea><p><button>Say it</button></p></form>'
+)
+_WITH_TEAM: Final = ("run", "chat")
+"""The commands whose teams people talk to."""
 _LINES: Final = range(4, 30)
 """The least and the most lines of the field for code."""
 
 
 def controls_html(journal: Journal, entry: RunEntry) -> str:
-    """The questions of a run and a button that stops it; nothing once it has ended."""
+    """The questions of a run, a button that stops it, and a field for words; nothing once it has ended."""
     if entry.state != "running":
         return ""
     place = escape(quote(entry.id, safe=""))
@@ -53,7 +60,8 @@ def controls_html(journal: Journal, entry: RunEntry) -> str:
     stop = f'<form method="post" action="{place}/stop" class="stop"><button>Stop the run</button></form>'
     asks = f'hx-get="{place}/now" hx-trigger="every 1s" hx-select="#now" hx-swap="morph" hx-sync="this:drop"'
     now = f'<div id="now" class="polled" {asks}>{now_html(journal, entry)}</div>'
-    return f'<section class="controls" aria-label="Controls">{stop}{asked}{now}</section>'
+    say = _SAY.format(place=place) if entry.command in _WITH_TEAM else ""
+    return f'<section class="controls" aria-label="Controls">{stop}{asked}{now}{say}</section>'
 
 
 def now_html(journal: Journal, entry: RunEntry) -> str:
@@ -62,6 +70,9 @@ def now_html(journal: Journal, entry: RunEntry) -> str:
         return ""
     now, parts = time(), list[str]()
     for each in journal.doings(entry.id):
+        if each.kind == WORDS:
+            parts.append(f'<p dir="auto"><b>For the next step of the team:</b> {text_html(each.text)}</p>')
+            continue
         who = f"{each.actor}, branch {each.branch}" if each.branch else each.actor
         words = f"{who} {_DOES.get(each.kind, each.kind)}".strip()
         parts.append(f'<p dir="auto"><b>{text_html(words)}</b> for {duration(now - each.since)}</p>')
@@ -95,7 +106,7 @@ def _form(place: str, question: Question, content: str) -> str:
 
 
 def act(journal: Journal, entry: RunEntry, what: str, fields: Mapping[str, str]) -> None:
-    """Do what a form of the controls asks for: `stop`, or `answer`.
+    """Do what a form of the controls asks for: `stop`, `say` or `answer`.
 
     Raises:
         RequestError: The run has ended, the question is not asked any more, or there is no such form.
@@ -103,6 +114,10 @@ def act(journal: Journal, entry: RunEntry, what: str, fields: Mapping[str, str])
     answer, words, code = (fields.get(name, "").replace("\r\n", "\n") for name in ("answer", "words", "code"))
     if what == "stop":
         journal.stop(entry.id)
+    elif what == "say" and words.strip() and entry.command in _WITH_TEAM:
+        if entry.state != "running":
+            raise RequestError(f"The run {entry.id} has ended.")
+        journal.say(entry.id, words.strip())
     elif what == "answer" and answer in ("yes", "no", "edit", "always") and fields.get("question", "").isdecimal():
         if answer == "edit" and not code.strip():
             raise RequestError("There is no code to run instead: write it into the field.")

@@ -38,6 +38,7 @@ from coderoom.runs.story import (
     Summary,
     Task,
     Thought,
+    Told,
     Verdict,
     Words,
 )
@@ -208,6 +209,10 @@ class StoryHtml:
             case Question():
                 self._mark(told, "question")
                 return f"<p>{badge('a person is asked', 'warn')}</p>{prose_html(told.text)}"
+            case Told(to=to):
+                self._mark(told, "words of the person")
+                said = f'<p class="said" dir="auto">{text_html(told.text)}</p>'
+                return f"<p>{badge(f'said while the team worked; {to} got it first', 'dim')}</p>{said}"
             case Words(source="user"):
                 self._before.clear()  # A task begins.
                 if told.text.count("\n") > _LONG_TASK:
@@ -336,6 +341,8 @@ def _name_of(told: Entry) -> str:
             return f"{told.source}, verdict"
         case Decision():
             return f"{told.source}, decision"
+        case Told():
+            return "words of the person"
     return "task" if told.source == USER else told.source
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 from rich.console import Console
 from rich.text import Text
 
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import bound_output, visible
+from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import calls_made
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
@@ -113,6 +115,8 @@ class Chat:
         begun: Whether the run has a task.
         repeated: The records of tasks from before, in a chat that goes on.
         files_before: The files of the working folder when the chat began.
+        is_working: Whether the team works on a task.
+        got: Called with what a person has said meanwhile, without the files, once an agent has got it.
     """
 
     def __init__(self, run: Run, console: Console, view: RunView) -> None:
@@ -125,6 +129,8 @@ class Chat:
         self.told: list[str] = []
         self.begun = run.log.last > 0
         self.files_before: Facts = {}
+        self.is_working = False
+        self.got: Callable[[str], None] = lambda words: None
         self._console = console
         self._marks: list[Mark] = []
         self._first: Mark | None = None
@@ -173,6 +179,13 @@ class Chat:
 
     async def go(self, words: str) -> RunRecord:
         """Run a task, with what goes with it."""
+        self.is_working = True
+        try:
+            return await self._go(words)
+        finally:
+            self.is_working = False
+
+    async def _go(self, words: str) -> RunRecord:
         run, request = self.run, self.run.prepared.request
         task = words + "".join(self.told)
         if self.files:
@@ -184,13 +197,18 @@ class Chat:
         self.spent.append(record)
         self.records.append(record)
         try:
-            await run.go_on(record, self.view.show, begin=partial(self.view.begin, record), close=False)
+            await run.go_on(record, self._show, begin=partial(self.view.begin, record), close=False)
         finally:
             self.view.stop()
             run.log.hold()
             self._note_files()
         self.view.end(record)
         return record
+
+    def _show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        self.view.show(message)
+        if keys.HEARD_BY in message.metadata:
+            self.got(without_files(message.to_text()))
 
     async def run_code(self, words: str, code: str, language: str) -> ExecutionResult | None:
         """Run code in the team's session, and show its output; `None` if Ctrl-C ended it.

@@ -23,7 +23,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.export.run import SUFFIXES, ExportKind, export_run
-from coderoom.runs.journal import without_files
+from coderoom.runs.journal import FILES_IN, without_files
 from coderoom.runs.prompt.command import Command
 from coderoom.runs.prompt.completing import paths, teams
 from coderoom.runs.prompt.folder import facts_of, without_own
@@ -76,6 +76,12 @@ async def _help(chat: Chat, argument: str) -> None:
 
 
 async def _file(chat: Chat, argument: str) -> None:
+    chat.files.append(name := await _bring(chat, argument))
+    chat.say(f"{name} is in the working folder, and goes with the next task.", "dim")
+
+
+async def _bring(chat: Chat, argument: str) -> str:
+    """Have a file in the working folder, and return its name there."""
     path, folder = _found(argument), chat.folder
     if folder is None:
         raise RequestError(f"The team {chat.run.prepared.record.team!r} has no folder of this machine for files.")
@@ -89,8 +95,7 @@ async def _file(chat: Chat, argument: str) -> None:
     elif not is_inside:
         for notice in copy_in([path], folder):
             chat.say(notice, "yellow")
-    chat.files.append(name)
-    chat.say(f"{name} is in the working folder, and goes with the next task.", "dim")
+    return name
 
 
 async def attach_mentioned(chat: Chat, task: str) -> None:
@@ -98,6 +103,21 @@ async def attach_mentioned(chat: Chat, task: str) -> None:
     for name in dict.fromkeys(_MENTIONED.findall(task)):
         with suppress(RequestError):  # Not a file, or one that goes with it already.
             await _file(chat, name)
+
+
+async def tell(chat: Chat, words: str) -> None:
+    """Give words to the team that works, with the files that they mention as `@PATH`."""
+    names = []
+    for name in dict.fromkeys(_MENTIONED.findall(words)):
+        with suppress(RequestError):
+            names.append(await _bring(chat, name))
+    if chat.is_working:  # Else they are a task by now.
+        chat.run.tell(f"{words}{FILES_IN if names else ''}{', '.join(names)}")
+
+
+async def _later(chat: Chat, argument: str) -> RunRecord:
+    await attach_mentioned(chat, argument)
+    return await chat.go(argument)
 
 
 def _found(name: str) -> Path:
@@ -340,6 +360,9 @@ def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Se
 COMMANDS: Final[Mapping[str, Command]] = {
     "/help": Command("", "Lists the commands.", _help, at_once=True),
     "/file": Command("PATH", "Copies a file into the working folder; it goes with the next task.", _file, paths),
+    "/later": Command(
+        "TASK", "Runs a task when the team has ended; without it, the team gets it at its next step.", _later
+    ),
     "/run": Command("CODE", "Runs Python code in the team's session; the model is told with the next task.", _run),
     "!": Command("COMMAND", "Runs a shell command there, in the same way.", _shell),
     "/vars": Command("", "Lists the variables of the session.", _vars),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,10 +28,12 @@ class Reader(Protocol):
     Attributes:
         how: How a task is entered, in words.
         looks: Does a line that is entered while the team works, if it is a command that only looks; else `None`.
+        gives: Gives such a line to the team at once, if it is not a command and the team works on a task; else `None`.
     """
 
     how: str
     looks: Callable[[str], Awaitable[None] | None] | None
+    gives: Callable[[str], Awaitable[None] | None] | None
 
     @property
     def region(self) -> Callable[[Callable[[], RenderableType]], Region] | None:
@@ -38,6 +41,12 @@ class Reader(Protocol):
 
     async def read(self) -> str | None:
         """Wait for a task; `None`: there is none any more."""
+
+    def got(self, words: str) -> None:
+        """The team has got a line that was given to it, so that it is not a task."""
+
+    def put(self, words: Sequence[str]) -> None:
+        """Have words that the team has not got wait as tasks, if they do not wait already."""
 
     def take_back(self) -> None:
         """Do not go on with tasks that were entered before a task was ended."""
@@ -50,13 +59,17 @@ class Lines:
         "Each line is a task; /help lists the commands. Ctrl-C ends a task; an empty line, exit or Ctrl-D the chat."
     )
     looks: Callable[[str], Awaitable[None] | None] | None = None
+    gives: Callable[[str], Awaitable[None] | None] | None = None
     region: Callable[[Callable[[], RenderableType]], Region] | None = None
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._left: deque[str] = deque()
 
     async def read(self) -> str | None:
         """Wait for a line."""
+        if self._left:
+            return self._left.popleft()
         descriptor = input_descriptor()
         if descriptor is None:
             return None
@@ -64,8 +77,16 @@ class Lines:
             self._console.print(f"\n{_PROMPT}", end="", style="bold")
         return (await read_line(descriptor) or "").strip() or None
 
+    def got(self, words: str) -> None:
+        """No line is given to the team while it works."""
+
+    def put(self, words: Sequence[str]) -> None:
+        """Have words that the team has not got wait as tasks."""
+        self._left += words
+
     def take_back(self) -> None:
         """A line is read when the one before is done."""
+        self._left.clear()
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -14,8 +14,9 @@ from coderoom._util.terminal import pausing_for_questions
 from coderoom.errors import CodeRoomError, JournalError, RequestError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
+from coderoom.runs.journal import without_files
 from coderoom.runs.prompt.chat import Chat
-from coderoom.runs.prompt.commands import COMMANDS, attach_mentioned, find_command
+from coderoom.runs.prompt.commands import COMMANDS, attach_mentioned, find_command, tell
 from coderoom.runs.prompt.lines import Reader, reading_tasks
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import executors_of, start_sandboxes
@@ -49,6 +50,8 @@ async def chat(
         view = RunView(console, tasks_elsewhere=has_prompt, opener=opener, region=reader.region)
         chatting = Chat(run, console, view)
         reader.looks = partial(_look, chatting)
+        reader.gives = partial(_give, chatting)
+        chatting.got = reader.got
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process)
     repeated = set(map(id, chatting.repeated))
@@ -75,6 +78,7 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
         line, is_task = run.task or await _ask(reader), bool(run.task)
         while line:
             last = await _do(chatting, line, is_task=is_task)
+            reader.put([_as_task(words) for words in chatting.run.untold()])
             if last is not None and last.cancelled:
                 if not sys.stdin.isatty():
                     break  # Ctrl-C ends a list of tasks; a person is asked for another one.
@@ -90,13 +94,25 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
             end_descendants()
 
 
-def _look(chat: Chat, line: str) -> Awaitable[None] | None:
+def _look(chat: Chat, line: str) -> Awaitable[Any] | None:
     """What does a command that only looks, so that it need not wait; `None` if the line is no such command."""
     try:
         command, argument = find_command(line)
     except RequestError:
         return None
     return command.do(chat, argument) if command.at_once else None
+
+
+def _give(chat: Chat, line: str) -> Awaitable[None] | None:
+    """What gives a line to the team at once; `None` if it is a command, or the team does not work on a task."""
+    is_words = line[0] not in "/!" and line.lower() not in (*_ENDS, *_ASKS_HELP)
+    return tell(chat, line) if chat.is_working and is_words else None
+
+
+def _as_task(words: str) -> str:
+    """The line that has what was said to the team as a task."""
+    line = without_files(words)
+    return f"{line[0]}{line}" if line[0] in "/!" else line
 
 
 async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
@@ -108,7 +124,7 @@ async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
         return await chat.go(line.removeprefix(line[0]) if line[0] in "/!" else line)
     try:
         command, argument = find_command(line)
-        await command.do(chat, argument)
+        return await command.do(chat, argument)
     except (SandboxUnavailable, JournalError):
         raise
     except CodeRoomError as error:

@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from time import monotonic
@@ -45,6 +45,7 @@ MARK: Final = "> "
 _HOW_TO_LEAVE: Final = "Ctrl-C again, Ctrl-D or exit ends the chat."
 _HOW_TO_FORCE: Final = "The task has not ended yet. Ctrl-\\ ends the chat at once."
 _STILL_WORKS: Final = "The team works. Ctrl-C ends the task."
+_GIVEN: Final = "for the team's next step"
 _QUESTION_WAITS: Final = "A question waits until you stop typing."
 _QUIET_SECONDS: Final = 1.0
 """How long a question waits after the last key."""
@@ -68,14 +69,17 @@ class Prompt:
 
     how: str = (
         "Enter sends a task, Alt-Enter begins a line, Tab completes, /help lists the commands. What is typed while the "
-        "team works is its next task. Ctrl-C ends a task; Ctrl-D or exit the chat."
+        "team works is given to it at its next step; /later keeps it for afterwards. Ctrl-C ends a task; Ctrl-D or "
+        "exit the chat."
     )
     looks: Callable[[str], Awaitable[None] | None] | None = None
+    gives: Callable[[str], Awaitable[None] | None] | None = None
 
     def __init__(self, console: Console, *, commands: Mapping[str, Command], history: Path | None = None) -> None:
         self._console = console
         self._commands = commands
         self._queue: deque[str] = deque()
+        self._given: list[str] = []  # What of it the team is to get.
         self._changed = asyncio.Event()
         self._is_starting = True
         self._is_reading = self._is_leaving = self._has_ended = False
@@ -83,7 +87,7 @@ class Prompt:
         self._kept = Document()
         self._last_key = 0.0
         self._editor: asyncio.Task[None] | None = None
-        self._look: asyncio.Future[None] | None = None  # Kept, so that it is not collected.
+        self._begun: set[asyncio.Future[None]] = set()  # Kept, so that they are not collected.
         self._questions: set[object] = set()
         self._is_aside = True
         self._may_show = asyncio.Event()
@@ -121,6 +125,7 @@ class Prompt:
         """Wait for a task; `None`: the person has ended the chat, or the terminal is gone."""
         self._catch_ends()
         self._is_reading, self._is_starting, self._is_leaving = True, False, False
+        self._given.clear()
         try:
             while not self._queue and not self._has_ended:
                 self._changed.clear()
@@ -138,14 +143,32 @@ class Prompt:
 
     def _enter(self, task: str) -> None:
         is_working = not (self._is_reading or self._is_starting)
-        look = self.looks(task) if is_working and self.looks is not None else None
-        if look is not None:
-            self._look = asyncio.ensure_future(look)
+        if is_working and self._begin(self.looks, task):
             return
         self._queue.append(task)
+        if is_working and self._begin(self.gives, task):
+            self._given.append(task)
         self._changed.set()
         if not self._is_reading:  # Else it is taken at once.
             self.redraw()
+
+    def _begin(self, does: Callable[[str], Awaitable[None] | None] | None, line: str) -> bool:
+        begun = None if does is None else does(line)
+        if begun is not None:
+            self._begun.add(future := asyncio.ensure_future(begun))
+            future.add_done_callback(self._begun.discard)
+        return begun is not None
+
+    def got(self, words: str) -> None:
+        """Do not run what was given to the team as a task."""
+        if words in self._given:
+            self._given.remove(words)
+            self._queue.remove(words)
+            self.redraw()
+
+    def put(self, words: Sequence[str]) -> None:
+        """Have words that the team has not got wait as tasks, if they do not wait already."""
+        self._queue += [each for each in words if each not in self._queue]
 
     def take_back(self) -> None:
         """Put the tasks that wait into the line again, to be changed, sent or cleared."""
@@ -177,7 +200,7 @@ class Prompt:
     def redraw(self) -> None:
         """Show the region above the line, what waits, and the line."""
         size = self._session.output.get_size()
-        rows = [f"queued: {_shortened(task, 1)}" for task in self._queue]
+        rows = [f"{_GIVEN if task in self._given else 'queued'}: {_shortened(task, 1)}" for task in self._queue]
         if self._questions:
             rows.append(_QUESTION_WAITS)
         parts = [Text(row, style="dim", no_wrap=True, overflow="ellipsis") for row in rows]

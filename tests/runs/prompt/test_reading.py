@@ -78,14 +78,41 @@ def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
     chat = open_chat([WAITS, DONE, "The second answer."])
     chat.type("Begin.", "Enter")
     chat.until("while not os.path.exists")
-    chat.type("And then this.", "Enter", "half of a ta")
-    chat.until("queued: And then this.")
+    chat.type("/later And then this.", "Enter", "half of a ta")
+    chat.until("queued: /later And then this.")
     chat.type("C-u", "/tokens", "Enter", "half of a ta")
     chat.until("last task")  # It does not wait for the end of the task.
     (chat.folder / "w" / "go").touch()
     chat.until("The second answer.")
-    assert chat.tasks() == ["Begin.", "And then this."]
+    assert chat.tasks() == ["Begin.", "/later And then this."]
     chat.until_line("half of a ta")
+
+
+def test_words_reach_the_team_in_the_middle_of_its_task(open_chat: Open) -> None:
+    chat = open_chat([WAITS, DONE, WAITS, "The second answer.", "The third answer.", "The fourth answer."])
+    (chat.folder / "other.txt").write_text("x")
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("No, use @other.txt", "Enter")
+    chat.until("for the team's next step: No, use @other.txt")
+    (chat.folder / "w" / "go").touch()
+    chat.until("ok · 1 run of code")
+    shown = chat.text[chat.text.index("has waited") : chat.text.index(DONE)]
+    assert "No, use @other.txt" in shown
+    assert "Files in the working folder: other.txt" in shown
+    assert "gets it with its next request" in shown
+    chat.until(lambda: "the team's next step:" not in chat.text)
+    assert (chat.folder / "w" / "other.txt").read_text() == "x"
+    (chat.folder / "w" / "go").unlink()
+    chat.type("Again.", "Enter")
+    chat.until(lambda: chat.text.count("while not os.path.exists") == 2)
+    chat.type("One more thing.", "Enter", "/undo", "Enter", "And the last.", "Enter")
+    chat.until("for the team's next step: And the last.")
+    (chat.folder / "w" / "go").touch()
+    chat.until("As before the task 'Again.'")  # The words have gone with the task.
+    chat.type("Last.", "Enter")
+    chat.until("The third answer.")
+    assert chat.tasks() == ["Begin.", "Again.", "/undo", "Last."]
 
 
 def test_ctrl_c_clears_ends_the_task_and_leaves(open_chat: Open) -> None:
@@ -96,9 +123,9 @@ def test_ctrl_c_clears_ends_the_task_and_leaves(open_chat: Open) -> None:
     chat.until_line("")
     chat.type("Begin.", "Enter")
     chat.until("while not os.path.exists")
-    chat.type("queued one", "Enter", "C-c")
+    chat.type("not yet given", "Enter", "C-c")
     chat.until("cancelled")
-    chat.until_line("queued one")  # It is not run, and not lost.
+    chat.until_line("not yet given")  # It is not run, and not lost.
     chat.type("C-c", "C-c")
     chat.until("Ctrl-C again")
     assert "ended with" not in chat.text
@@ -123,8 +150,8 @@ def test_ctrl_d_leaves_only_from_an_empty_line_and_not_while_the_team_works(open
 def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Open) -> None:
     code = "```python\nprint('was allowed')\n```"
     chat = open_chat([code, DONE, DONE, code], team="human-approves")
-    chat.type("Begin.", "Enter", "y", "Enter")
-    chat.until("queued: y")
+    chat.type("Begin.", "Enter", "/later y", "Enter")
+    chat.until("queued: /later y")
     typed = 0
     while typed < 20 or "A question waits" not in chat.text:  # A person who goes on typing, whatever the screen shows.
         chat.type("y")
@@ -136,7 +163,7 @@ def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Ope
     chat.type("y", "Enter")
     chat.until("│ was allowed")
     chat.until(lambda: chat.text.count(" tokens · ") == 2)
-    assert chat.tasks() == ["Begin.", "y"]
+    assert chat.tasks() == ["Begin.", "/later y"]
     assert chat.line.replace("\n  ", "") == "y" * typed
     chat.type("C-c", "Again.", "Enter")
     chat.until(lambda: chat.text.count("[y/N/e]") == 2)
