@@ -39,7 +39,7 @@ class Words(StepObserver):
         """Whether words wait, another agent has got some, or a resumed run knows some."""
         return bool(self._waiting) or self._log.words_known > 0 or self._next[current_agent()] < len(self._heard)
 
-    def words(self) -> list[str]:
+    def unheard(self) -> list[str]:
         """The words for this agent: those that others have got, and those that wait."""
         return [*self._heard[self._next[current_agent()] :], *self._waiting]
 

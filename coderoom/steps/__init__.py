@@ -64,10 +64,10 @@ class StepObserver:
         """The code that an agent runs has written something, which nobody else shows."""
 
     def has_words(self) -> bool:
-        """Whether there may be `words` for the agent that is about to ask its model; those that are known count too."""
+        """Whether there may be words for the agent that is about to ask its model, new ones or known ones."""
         return False
 
-    def words(self) -> list[str]:
+    def unheard(self) -> list[str]:
         """What a person has said that this agent has not got yet."""
         return []
 
@@ -126,11 +126,14 @@ async def find_step(kind: str, request: Any, observers: Observers = None) -> Any
 
 def find_now(kind: str, request: Any, observers: Observers = None) -> Any:
     """As `find_step`, where nothing can wait; for small requests, from any thread."""
-    for observer in _observers.get() if observers is None else observers:
-        if (found := observer.find(kind, request)) is not None:
-            keep_step(kind, request, found, 0.0, observers, known=True)
-            return found
-    return None
+    if (found := _known(kind, request, observers)) is not None:
+        keep_step(kind, request, found, 0.0, observers, known=True)
+    return found
+
+
+def _known(kind: str, request: Any, observers: Observers = None) -> Any:
+    results = (observer.find(kind, request) for observer in (_observers.get() if observers is None else observers))
+    return next((found for found in results if found is not None), None)
 
 
 def keep_step(
@@ -189,12 +192,11 @@ async def hear(conversation: Callable[[], Awaitable[Sequence[Any]]]) -> list[str
     if branch.get() or not any(observer.has_words() for observer in _observers.get()):
         return []
     request = {"messages": await conversation()}
-    words: list[str] | None = await find_step(WORDS, request)
-    if words is None:
-        words = [text for observer in _observers.get() for text in observer.words()]
-        if words:
-            await asyncio.sleep(_SETTLE_SECONDS)
-            keep_step(WORDS, request, words, 0.0, known=False)
+    known: list[str] | None = await aside(_known, WORDS, request)
+    words = [text for observer in _observers.get() for text in observer.unheard()] if known is None else known
+    if words:
+        await asyncio.sleep(_SETTLE_SECONDS)
+        keep_step(WORDS, request, words, 0.0, known=known is not None)
     return words
 
 

@@ -52,10 +52,14 @@ async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> No
                 await page.get_by_role("link", name="Compute it.").click(timeout=20_000)
                 question = page.get_by_role("region", name="May this code run?")
                 await question.get_by_text(SCRIPT).first.wait_for(timeout=20_000)
+                await page.get_by_label("Say something to the team").fill("No <b>other</b> file.")
+                await page.get_by_role("button", name="Say it").click()
+                await page.get_by_text("For the next step of the team: No <b>other</b> file.").wait_for(timeout=20_000)
                 await question.get_by_label("Why").fill("it <b>removes</b> files")
                 await question.get_by_role("button", name="No", exact=True).click()
                 await page.get_by_text("it <b>removes</b> files").first.wait_for(timeout=20_000)
                 await question.get_by_text("never").first.wait_for(timeout=20_000)
+                await page.get_by_text("said while the team worked; coder got it first").wait_for(timeout=20_000)
                 await question.get_by_text("Edit the code").click()
                 field = question.get_by_label("The code")
                 assert await field.input_value() == "open('never', 'w')"
@@ -231,6 +235,10 @@ def test_forms_of_other_pages_and_of_runs_that_have_ended_do_nothing(tmp_path: P
     assert post(f"{going}/answer", answer) == 303
     assert post(f"{going}/answer", answer) == 409
     assert journal.answer_to(asked) == "yes because fine"
+    assert post(f"{ended}/say", "words=late") == post(f"{going}/say", "words=+") == 409
+    assert post(f"{going}/say", "words=one%0D%0Atwo") == post(f"{going}/say", "words=three") == 303
+    assert journal.take_said(going) == ["one\ntwo", "three"]
+    assert not journal.take_said(going)
     assert not journal.take_stop(going)
     assert post(f"{going}/stop", "") == 303
     assert journal.take_stop(going)
