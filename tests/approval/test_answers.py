@@ -49,7 +49,9 @@ def test_answers_of_functions() -> None:
     assert not isinstance(as_response(ApprovalResponse(approved=False, reason="use a copy")), FinalNo)
     assert isinstance(as_response(Edited(code="x", reason="")), Edited)
     assert as_response(ApprovalResponse(approved=True, reason="")).approved
-    assert as_response("yes") == FinalNo(reason="The approval answered with str where an ApprovalResponse was expected.")
+    assert as_response("yes") == FinalNo(
+        reason="The approval answered with str where an ApprovalResponse was expected."
+    )
     longest = as_response(ApprovalResponse(approved=True, reason="x" * (LONGEST_REASON + 1))).reason
     assert len(longest) <= LONGEST_REASON
 

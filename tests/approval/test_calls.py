@@ -80,7 +80,9 @@ async def test_arguments_by_their_names() -> None:
 async def test_a_question_about_an_edited_call() -> None:
     request = CallRequest.about(await offered(pay), ([5], {}), agent="payer", branch="b", always=True, context=[])
     assert request.title == "A call of pay() by payer in branch b that waits for approval"
-    assert CallRequest.about(await offered(pay), ([5], {}), context=[]).title == "A call of pay() that waits for approval"
+    assert (
+        CallRequest.about(await offered(pay), ([5], {}), context=[]).title == "A call of pay() that waits for approval"
+    )
     edited = request.edited("```python\npay(6, note='n')\n```")
     assert (edited.arguments["number"], edited.agent, edited.branch, edited.always) == (6, "payer", "b", True)
     assert request.given("pay(7)") == ([7], {})

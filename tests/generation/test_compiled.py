@@ -258,6 +258,17 @@ def test_a_spec_that_no_function_can_have_is_refused(name: str) -> None:
     assert language.spec_problem(spec(x="list[dict[str, float | None]]", y="bool", result="None")) is None
 
 
+def test_types_of_python_become_those_of_the_language() -> None:
+    asked = spec(x="list[dict[str, float | None]]", y="bool", result="str | None")
+    comment = "// f(x: list[dict[str, float | None]], y: bool) -> str | None\n"
+    go, typescript = (language.signature(asked) for language in LANGUAGES.values())
+    assert go == f"{comment}func f(x []map[string]*float64, y bool) (*string, error) {{"
+    assert typescript == f"{comment}function f(x: Array<Record<string, number | null>>, y: boolean): string | null {{"
+    nothing = [language.signature(spec(result="None")).splitlines()[1] for language in LANGUAGES.values()]
+    assert nothing == ["func f() error {", "function f(): void {"]
+    assert LANGUAGES["go"].imports('import (\n\tx "net/http" // The web.\n\t"os"\n)\n') == {"x": "net/http", "os": "os"}
+
+
 CASES = [
     {"name": "two", "inputs": {"words": ["a b", "c"]}, "expected_output": "ac"},
     {"name": "none", "inputs": {"words": []}, "expected_error": "Error", "error_message": "no words"},

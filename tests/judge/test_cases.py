@@ -87,7 +87,11 @@ def test_names_in_steps() -> None:
     found = problems_of_steps(test, ["f"])
     assert [each.partition(";")[0] for each in found] == ["setup[0]: 'make' is unknown"]
     bad = test_of(
-        setup=[{"call": "len", "args": [{"$name": "open"}]}, {"call": "Shop", "name": "s"}, {"assign": "t.x", "value": 1}],
+        setup=[
+            {"call": "len", "args": [{"$name": "open"}]},
+            {"call": "Shop", "name": "s"},
+            {"assign": "t.x", "value": 1},
+        ],
         inputs={"x": {"$name": "result"}},
         then=[{"call": "s.add"}, {"call": "z"}],
         expected_output=1,

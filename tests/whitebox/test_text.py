@@ -94,7 +94,11 @@ def test_long_texts_are_written_and_repaired_as_short_ones(size: int) -> None:
 def test_a_long_output_loses_its_middle_at_the_ends_of_lines() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
     short = bound_output(text, 400, whole=Path("all.txt"))
-    head, notice, tail = short.partition("[...")[0], short.partition("[...")[2].partition("]\n")[0], short.partition("]\n")[2]
+    head, notice, tail = (
+        short.partition("[...")[0],
+        short.partition("[...")[2].partition("]\n")[0],
+        short.partition("]\n")[2],
+    )
     assert text.startswith(head)
     assert text.endswith(tail)
     assert (head[-1], tail[:4]) == ("\n", "line")
@@ -102,7 +106,9 @@ def test_a_long_output_loses_its_middle_at_the_ends_of_lines() -> None:
     assert "the whole output is in all.txt" in notice
     assert 350 <= len(short) <= 400
     assert bound_output(text[:400], 400) == text[:400]
-    assert "more of its beginning and its end is in all.txt" in bound_output(text, 400, whole=Path("all.txt"), partly=True)
+    assert "more of its beginning and its end is in all.txt" in bound_output(
+        text, 400, whole=Path("all.txt"), partly=True
+    )
     assert "of 1,000,000 characters" in bound_output(text, 200, total=1_000_000)
     with pytest.raises(ValueError, match="at least 200"):
         bound_output(text, 199)

@@ -39,8 +39,14 @@ def attempt(outcome: Outcome = Outcome.OK, code: str = "1", number: int = 1, **f
         (attempt(Outcome.REJECTED, "", notes=("It is cut.",)), "Nothing was run.\n\nIt is cut."),
         (attempt(Outcome.ERROR, stopped_by_check=True, output="line 1: a typo"), "line 1: a typo"),
         (attempt(Outcome.ERROR, calls=(PAY, LOOK)), "are not undone:\n- pay(amount=5): ok"),
-        (attempt(calls=(replace(PAY, edited=True),)), "other arguments than the code gave:\n- pay(amount=5), as it was"),
-        (attempt(artifacts=(Artifact("a.csv", 1200, "text/csv"),)), "Files made or changed: a.csv (text/csv, 1,200 bytes)"),
+        (
+            attempt(calls=(replace(PAY, edited=True),)),
+            "other arguments than the code gave:\n- pay(amount=5), as it was",
+        ),
+        (
+            attempt(artifacts=(Artifact("a.csv", 1200, "text/csv"),)),
+            "Files made or changed: a.csv (text/csv, 1,200 bytes)",
+        ),
         (attempt(edited=True), f"{EDITED}\n\n```python no-run\n1\n```\n\nThe script ran"),
     ],
 )

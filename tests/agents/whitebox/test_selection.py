@@ -39,7 +39,9 @@ def test_a_block_without_an_end(label: str, cut: bool) -> None:
 
 def test_fences_or_tags() -> None:
     text = f"{FENCE.format('python', 1)}\n<execute>\n2\n</execute>"
-    codes = {each: [block.code for block in select_blocks([text], ["python"], each).blocks] for each in ("fence", "execute")}
+    codes = {
+        each: [block.code for block in select_blocks([text], ["python"], each).blocks] for each in ("fence", "execute")
+    }
     assert codes == {"fence": ["1"], "execute": ["2"]}
     assert "tags is not run here" in select_blocks([text], ["python"], "fence").notes[0]
     assert select_blocks([text], ["python"], "execute").notes == ()
@@ -59,7 +61,10 @@ def test_thoughts_are_drafts() -> None:
     draft, code = FENCE.format("python", 1), FENCE.format("python", 2)
     closed = select_from_reply(f"{draft}</think>\n{code}", find)
     assert ([block.code for block in closed.blocks], closed.notes) == (["2"], ())
-    for reply, why in ((f"{draft}</think>\nDone.", "before </think> was not run"), (f"<think>\n{draft}", "never closed")):
+    for reply, why in (
+        (f"{draft}</think>\nDone.", "before </think> was not run"),
+        (f"<think>\n{draft}", "never closed"),
+    ):
         found = select_from_reply(reply, find)
         assert (found.blocks, found.is_code, found.left_out) == ((), True, ("1",))
         assert why in found.notes[0]

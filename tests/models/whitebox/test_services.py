@@ -68,7 +68,11 @@ def test_texts_of_models() -> None:
     assert [default_model({}), *named] == ["openai:gpt-4o", "openai:gpt-4o", "openai:ft:m", "vllm:m"]
     here = Path.cwd()
     assert absolute_model("replay: a.yaml") == f"replay:{here}/a.yaml"
-    assert [absolute_model(each) for each in ("a.json", "openai:a.json", "m")] == [f"{here}/a.json", "openai:a.json", "m"]
+    assert [absolute_model(each) for each in ("a.json", "openai:a.json", "m")] == [
+        f"{here}/a.json",
+        "openai:a.json",
+        "m",
+    ]
 
 
 class RateLimitError(Exception):

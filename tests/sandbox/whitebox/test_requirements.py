@@ -29,7 +29,9 @@ def test_packages_with_versions(text: str) -> None:
     assert check_requirement(text) == check_packages(text) == text.strip()
 
 
-@pytest.mark.parametrize("text", ["-e .", "../a", "a @ file:///a", "https://a", "allow-builds", "a.txt", "a.lock", "", 1])
+@pytest.mark.parametrize(
+    "text", ["-e .", "../a", "a @ file:///a", "https://a", "allow-builds", "a.txt", "a.lock", "", 1]
+)
 def test_what_is_no_package(text: object) -> None:
     with pytest.raises(RequestError, match="is not a package with versions"):
         check_requirement(text)
@@ -85,7 +87,9 @@ def test_packages_of_a_script() -> None:
 
 
 def test_installing_in_a_shell() -> None:
-    code = "!pip install -q polars 'rich<14' -r all.txt && ls\n%pip install allow-builds\nnpm i --omit dev a@1; yarn add b"
+    code = (
+        "!pip install -q polars 'rich<14' -r all.txt && ls\n%pip install allow-builds\nnpm i --omit dev a@1; yarn add b"
+    )
     assert installs_in(code) == ["polars", "rich<14", "npm:a@1", "npm:b"]
     assert install_commands("yarn add b\nuv pip install x # why\necho") == ["yarn add b", "uv pip install x"]
     assert leading_installs("// first\n!npm install a\nnpm i b\nlet x\nnpm i c") == ["!npm install a", "npm i b"]

@@ -10,7 +10,8 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Credential, Limits, Sandbox, SandboxConfig
+from coderoom.sandbox.config import network_in_words
 
 from .places import Place, on_each_engine
 
@@ -44,6 +45,17 @@ from .places import Place, on_each_engine
         ({"engine": "pypy"}, r"no engine 'pypy'"),
         ({"wall": "foo"}, r"There is no wall 'foo'; there are 'auto', 'bubblewrap', "),
         ({"wall": "bublewrap"}, r"Did you mean 'bubblewrap'\?"),
+        ({"workspace_mode": "overlay"}, r"workspace_mode='overlay' needs a workspace"),
+        (
+            {"network": True, "credentials": {"a": {"value": "k"}}},
+            r"credentials: with network=True, nothing is between",
+        ),
+        ({"network": ["a b"]}, r"^network: 'a b'"),
+        ({"credentials": {"*.a": {"value": "k"}}}, r"credentials: '\*\.a' has a wildcard"),
+        ({"credentials": {"a": {}}}, r"credentials: a: value: Field required"),
+        ({"credentials": {"a": {"value": "k", "header": "Host"}}}, r"a: header: .*Host says where a message begins"),
+        ({"credentials": {"a": {"value": "k", "paths": ["me"]}}}, r"credentials: a: paths\.0: "),
+        ({"packages": ["../a"]}, r"packages: '\.\./a' is not a package"),
     ],
 )
 def test_an_argument_that_is_wrong(arguments: dict[str, Any], said: str) -> None:
@@ -57,6 +69,33 @@ def test_the_values_of_variables_are_not_told() -> None:
         with pytest.raises(RequestError) as caught:
             Sandbox(env=env)  # type: ignore[arg-type]
         assert "secret" not in str(caught.value)
+
+
+def test_what_code_reaches() -> None:
+    key = {"b:443": Credential(value="k")}
+    plain, hosts, held = (
+        SandboxConfig(network=each, credentials=more)
+        for each, more in ((True, {}), (["a", "observe"], {}), (False, key))
+    )
+    assert (plain.proxied, plain.host_network, plain.allowed_hosts) == (False, True, ())
+    assert (hosts.proxied, hosts.host_network, hosts.allowed_hosts) == (True, False, ("a",))
+    assert (held.proxied, held.host_network, held.allowed_hosts) == (True, False, ())
+    assert SandboxConfig(network="observe").allowed_hosts == ()
+    assert network_in_words(True, key) == "The network can be used."
+    assert network_in_words(False) == network_in_words("observe") == "There is no network."
+    assert network_in_words(["a", "observe"], key).endswith("these hosts and no others: a, b:443.")
+    assert network_in_words(["a"] * 50).endswith(" a, a.")
+    assert network_in_words(["a"] * 52).endswith(" a, a and 2 more.")
+
+
+def test_a_workspace_is_shared_or_kept_apart(tmp_path: Path) -> None:
+    direct = SandboxConfig(workspace=tmp_path)
+    overlay = SandboxConfig(workspace=str(tmp_path), workspace_mode="overlay")
+    assert (direct.shared_workspace, overlay.shared_workspace) == (tmp_path, None)
+    assert direct.model_copy(update={"copied": True}).shared_workspace is None
+    assert (direct.of_fork.workspace, overlay.of_fork.workspace) == (None, tmp_path)
+    moved = Sandbox.from_config(direct.model_copy(update={"place": "/elsewhere", "bundles": True}))
+    assert (moved.config.place, moved.config.bundles, moved.config.workspace) == ("/elsewhere", True, tmp_path)
 
 
 def test_limits_may_be_a_mapping_of_what_differs() -> None:
