@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -72,7 +73,7 @@ def test_the_values_of_variables_are_not_told() -> None:
 
 
 def test_what_code_reaches() -> None:
-    key = {"b:443": Credential(value="k")}
+    key = {"b:443": Credential(value=SecretStr("k"))}
     plain, hosts, held = (
         SandboxConfig(network=each, credentials=more)
         for each, more in ((True, {}), (["a", "observe"], {}), (False, key))

@@ -75,8 +75,8 @@ def test_values_of_variables_are_not_shown() -> None:
 
 
 def test_values_in_words() -> None:
-    shown = [describe(each) for each in (None, True, 10**20 - 1, 10**20, 0.5, "a", (1,), {})]
-    assert shown == [
+    values: list[Any] = [None, True, 10**20 - 1, 10**20, 0.5, "a", (1,), {}]
+    assert [describe(each) for each in values] == [
         "nothing (null)",
         "true (a boolean)",
         "99999999999999999999 (an integer)",
