@@ -151,7 +151,7 @@ class TestHowMany:
         async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
             mark = await session.checkpoint(files=True)
             assert isinstance(mark.files, Snapshot)
-            copy = mark.files._copy
+            copy = mark.files.folder
             assert (copy / "kept.txt").exists()
             await session.release(mark)
             assert not copy.exists()

@@ -24,7 +24,7 @@ import pytest
 
 from coderoom.cli import main
 
-__all__ = ["PYTEST", "ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
+__all__ = ["PYTEST", "ROOT", "chat_process", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = [
@@ -53,6 +53,18 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
         "CODEROOM_JOURNAL": "off",
     }
     return {**kept, **ours, **(more or {})}
+
+
+@contextlib.contextmanager
+def chat_process(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A chat as a process of its own, which a test that fails does not leave behind."""
+    command = [sys.executable, "-m", "coderoom", "chat", *arguments]
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def coderoom(

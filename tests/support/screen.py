@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.commands import environment, recording
@@ -39,7 +41,11 @@ class Screen:
         line = f"TERM={term} {chat}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
         settings = ["-f", os.devnull, "set-option", "-g", "history-limit", "20000", ";"]
         self.tmux(*settings, "new-session", "-d", "-x", "100", "-y", "40", "-c", str(folder), line, env=kept)
-        self.until("\n>")
+        try:
+            self.until("\n>")
+        except BaseException:
+            self.end()
+            raise
 
     def tmux(self, *arguments: str, env: dict[str, str] | None = None, given: str = "") -> str:
         done = subprocess.run(
@@ -48,7 +54,7 @@ class Screen:
             input=given,
             capture_output=True,
             text=True,
-            check=arguments != ("kill-server",),  # It ends with its last terminal.
+            check=arguments[0] not in ("kill-server", "list-panes"),  # It ends with its last terminal.
         )
         return done.stdout
 
@@ -89,4 +95,27 @@ class Screen:
         return [task.replace("\n  ", "\n") for task in found]
 
     def end(self) -> None:
+        """Close the terminal, and end a chat that goes on without it."""
+        panes = [int(pid) for pid in self.tmux("list-panes", "-s", "-F", "#{pane_pid}").split()]
+        chats = [pid for pane in panes for pid in _children(pane)]
         self.tmux("kill-server")
+        deadline = time.monotonic() + 10
+        while (left := [pid for pid in chats if _runs(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return b"coderoom" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

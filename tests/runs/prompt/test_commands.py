@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.runs import Journal
-from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.commands import ROOT, chat_process, coderoom, environment, recording
 from tests.support.screen import Screen
 
 pytestmark = pytest.mark.slow
@@ -81,10 +80,9 @@ def test_undo_goes_back_task_by_task_to_the_beginning(chats: Chats) -> None:
 
 def test_undo_does_not_take_what_a_person_has_changed_since(chats: Chats) -> None:
     model = recording(chats.path / "replies.json", [*SETS, *ADDS])
-    command = [sys.executable, "-m", "coderoom", "chat", "code-act", "--model", model, "--workspace", "work"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=chats.path, env=environment(chats.env), stdin=pipe, stdout=pipe, text=True
+    arguments, pipe = ["code-act", "--model", model, "--workspace", "work"], subprocess.PIPE
+    with chat_process(
+        *arguments, cwd=chats.path, env=environment(chats.env), stdin=pipe, stdout=pipe, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -124,10 +122,9 @@ def test_code_of_a_person_that_fails_says_how_and_the_chat_goes_on(chats: Chats)
 
 def test_ctrl_c_ends_a_persons_code_only(chats: Chats) -> None:
     model = recording(chats.path / "replies.json", [*SETS, *SHOWS])
-    command = [sys.executable, "-m", "coderoom", "chat", "code-act", "--model", model, "--workspace", "work"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=chats.path, env=environment(chats.env), stdin=pipe, stdout=pipe, text=True
+    arguments, pipe = ["code-act", "--model", model, "--workspace", "work"], subprocess.PIPE
+    with chat_process(
+        *arguments, cwd=chats.path, env=environment(chats.env), stdin=pipe, stdout=pipe, text=True
     ) as process:
         assert process.stdin is not None
         print(

@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.runs import Journal
-from tests.support.commands import coderoom, environment
+from tests.support.commands import chat_process, coderoom, environment
 from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.slow
@@ -73,9 +72,8 @@ def test_a_chat_that_was_killed_in_a_task_goes_on_without_paying_twice(tmp_path:
     endless = "```python\nopen('ran', 'a').write('x')\nwhile True: pass\n```"
     with OpenAIServer([*SETS, endless, *SHOWS]) as server:
         service = Service(tmp_path, server)
-        command = [sys.executable, "-m", "coderoom", "chat", *service.first]
-        with subprocess.Popen(
-            command, cwd=tmp_path, env=environment(service.env), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        with chat_process(
+            *service.first, cwd=tmp_path, env=environment(service.env), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as process:
             assert process.stdin is not None
             process.stdin.write(b"Set x.\nLoop.\n")
@@ -103,9 +101,8 @@ def test_a_chat_is_chosen_by_its_id_or_from_a_list(service: Service) -> None:
     assert "has no chat whose id begins with '1999'" in service.chat("--resume", "1999", code=2)
     assert "> Set x." in service.chat("--resume", older)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "coderoom", "chat", "--resume"]
-    with subprocess.Popen(
-        command, cwd=service.path, env=environment(service.env), stdin=theirs, stdout=theirs, stderr=theirs
+    with chat_process(
+        "--resume", cwd=service.path, env=environment(service.env), stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
         text = b""
