@@ -56,7 +56,7 @@ class _Copy:
     files: int = 0
 
     def __post_init__(self) -> None:
-        weakref.finalize(self, remove_folder, self.folder)
+        self.remove = weakref.finalize(self, remove_folder, self.folder)  # It is also removed with this object.
 
 
 _last: Final[weakref.WeakValueDictionary[Path, _Copy]] = weakref.WeakValueDictionary()
@@ -66,9 +66,9 @@ _last: Final[weakref.WeakValueDictionary[Path, _Copy]] = weakref.WeakValueDictio
 class Snapshot:
     """A copy of a workspace's files. What has not changed since the last one is copied once."""
 
-    def __init__(self, workspace: Path, copy: _Copy, engine: EngineSession) -> None:
+    def __init__(self, workspace: Path, engine: EngineSession) -> None:
         self._workspace = workspace
-        self._copy: _Copy | None = copy
+        self._copy: _Copy | None = None
         self._engine = engine
 
     @property
@@ -88,10 +88,18 @@ class Snapshot:
             raise RequestError(
                 "files=True needs a workspace: Sandbox(workspace=FOLDER). Without one all files are in memory."
             )
-        async with engine.frozen():
-            # Wait for the thread: it would go on to write into the removed copy.
-            copy = await run_uncancellable(asyncio.to_thread(_copy_of, workspace, limits.disk_bytes))
-        return cls(workspace, copy, engine)
+        snapshot = cls(workspace, engine)
+        try:
+            async with engine.frozen():
+                # Wait for the thread: it would go on to write into the removed copy.
+                await run_uncancellable(asyncio.to_thread(snapshot._take, limits.disk_bytes))
+        except BaseException:
+            snapshot.remove()
+            raise
+        return snapshot
+
+    def _take(self, limit: int) -> None:
+        self._copy = _copy_of(self._workspace, limit)
 
     async def restore(self) -> None:
         """Restore these files in the workspace, and remove all others; after an error only a part is there."""
@@ -146,7 +154,11 @@ def _copy_of(workspace: Path, limit: int) -> _Copy:
         return last
     copy = _Copy()
     copier = _Copier(limit, last=last, copy=copy)
-    _copy(workspace, copy.folder, copier)
+    try:
+        _copy(workspace, copy.folder, copier)
+    except BaseException:
+        copy.remove()
+        raise
     _last[workspace] = copy
     return copy
 

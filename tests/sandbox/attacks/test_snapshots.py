@@ -57,7 +57,7 @@ for one, other in {pairs!r}:
             try:
                 mark = await one.checkpoint(files=True)
                 assert isinstance(mark.files, Snapshot)
-                found["read"] += any(path.name == "secret.txt" for path in Path(mark.files._copy).rglob("*"))
+                found["read"] += any(path.name == "secret.txt" for path in mark.files.folder.rglob("*"))
                 await one.rollback(mark)
             except (RequestError, SandboxUnavailable):
                 pass

@@ -299,14 +299,14 @@ class TestCancelling:
             mark = await session.checkpoint(files=True)
             await session.run("x = 2\nopen('a.txt', 'w').write('two')\nopen('b.txt', 'w').write('two')")
             reached, opened = threading.Event(), threading.Event()
-            empty = snapshots._empty
+            remove = snapshots._remove_changed
 
             def delayed(*args: Any) -> None:
                 reached.set()
                 assert opened.wait(20)
-                empty(*args)
+                remove(*args)
 
-            monkeypatch.setattr(snapshots, "_empty", delayed)
+            monkeypatch.setattr(snapshots, "_remove_changed", delayed)
             going_back = asyncio.create_task(session.rollback(mark))
             await asyncio.to_thread(reached.wait)
             for _ in range(times):
