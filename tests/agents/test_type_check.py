@@ -56,15 +56,18 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
             python("print(twice(sqrt(9)), half(n))"),
             python("print('no')\ntwice()"),
             python("print('no')\ntwicee(1)"),
+            python("twice = str"),
+            python("print(twice())"),
             "Done.",
         ),
         check_types=True,
         initial_variables={"n": 4},
     )
-    _, _, third, fourth, fifth = outputs(await stream(agent, TASK))
+    _, _, third, fourth, fifth, _, last = outputs(await stream(agent, TASK))
     assert third == "6.0 2.0\n"
     assert "required parameter `x` of function `twice`" in fourth
     assert "Function `twicee` is not defined" in fifth
+    assert last == "\n"  # It is another one by now.
 
 
 async def test_branches_are_checked_too(actor: MakeActor) -> None:
