@@ -127,7 +127,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     options = ("--model", recording(tmp_path / "r.json", ["Hello."]), "--journal", str(file), "--json")
     first = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     with sqlite3.connect(file) as database:
-        database.executescript(f"{OLD_CONTENTS} DROP TABLE solutions; DROP TABLE doings; {schema}")
+        database.executescript(f"{OLD_CONTENTS} DROP TABLE solutions; DROP TABLE doings; DROP TABLE said; {schema}")
     SolutionCache(file).journal("k").add("r", Reply("x"))
     second = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     journal = Journal(file)
