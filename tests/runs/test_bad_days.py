@@ -135,7 +135,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     assert list(journal.steps(first["run"]))
     assert SolutionCache(file).stats().answers == 1
     with sqlite3.connect(file) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (10,)
+        assert database.execute("PRAGMA user_version").fetchone() == (11,)
         assert database.execute("SELECT name FROM sqlite_master WHERE name = 'steps_model'").fetchone()
 
 
