@@ -6,7 +6,9 @@ Also what a person is asked, and how their words are read: at the terminal, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Literal
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -27,6 +29,26 @@ _ANSWER = re.compile(
     r"(?:(?P<no>no?)\b[\s,;:.!-]*(?:because\b)?|(?P<yes>y(?:es)?)[\s,;:.!]*(?:because\b|$))(?P<reason>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+
+
+_deciders: Final[ContextVar[list[str] | None]] = ContextVar("coderoom_deciders", default=None)
+
+
+@contextmanager
+def noting_deciders() -> Iterator[list[str]]:
+    """Note who decides about the question of this context."""
+    noted: list[str] = []
+    token = _deciders.set(noted)
+    try:
+        yield noted
+    finally:
+        _deciders.reset(token)
+
+
+def decided_by(who: str) -> None:
+    """Say who has decided about the question of this context; in a chain, it may be one of several."""
+    if (noted := _deciders.get()) is not None and who not in noted:
+        noted.append(who)
 
 
 class FinalNo(ApprovalResponse):
@@ -175,5 +197,6 @@ def prompt_for(prompt: str, request: ApprovalRequest) -> str:
 
 def said_always(request: CallRequest) -> ApprovalResponse:
     """The answer for a function to all calls of which a person has said yes."""
+    decided_by("a person, who has said always")
     reason = f"A person has said yes to all calls of {request.function}() in this session."
     return ApprovalResponse(approved=True, reason=reason)

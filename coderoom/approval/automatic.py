@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, 
 
 from coderoom._util.closing import at_end_of_run
 from coderoom._util.components import Seconds, StrictConfig, TimedConfig
-from coderoom.approval.answers import no, outside_of
+from coderoom.approval.answers import decided_by, no, outside_of
 from coderoom.approval.base import Approval, ask_approval
 from coderoom.blocks import extract_code_blocks, fence, normalize_language
 from coderoom.models.structured import ask_structured
@@ -91,6 +91,7 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
         action, reason, otherwise = max(judged, key=lambda verdict: _STRICTNESS[verdict[0]])
         if action == "ask":
             return None
+        decided_by("a rule")
         if action == "deny" and not reason:
             return no(otherwise)
         return ApprovalResponse(approved=action == "allow", reason=reason or otherwise)
@@ -196,6 +197,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         )
         if answer.value is None:
             return no("The approving model's answer had no decision.")
+        decided_by("a model")
         approved, reason = answer.value.approved, answer.value.reason
         if not (approved or reason.strip()):
             return no("The approving model gave no reason.")

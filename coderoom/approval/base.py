@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, call_in_loop
-from coderoom.approval.answers import Edited, FinalNo, as_response, no
+from coderoom.approval.answers import Edited, FinalNo, as_response, no, noting_deciders
 from coderoom.approval.calls import Always, CallRequest
 from coderoom.errors import BudgetExceeded
 from coderoom.models.services import in_words
@@ -263,16 +263,23 @@ async def approve_once(
     Returns:
         The answer. One from before the run was resumed counts for this question only.
     """
+    by: list[str] = []
 
     async def ask() -> ApprovalResponse:
-        return await await_with_token(ask_approval(approval, request), cancellation_token)
+        with noting_deciders() as noted:
+            response = await await_with_token(ask_approval(approval, request), cancellation_token)
+        by[:] = noted or [getattr(approval, "__name__", type(approval).__name__)]
+        return response
+
+    def dump(response: ApprovalResponse) -> dict[str, Any]:
+        return {**response.model_dump(), "by": " and ".join(by)}
 
     def load(found: Mapping[str, Any]) -> ApprovalResponse:
         kind = Edited if "code" in found else FinalNo if "final" in found else ApprovalResponse
         known = kind.model_fields.keys() - {"always"}  # That held in the session of then.
         return kind.model_validate({name: found[name] for name in known if name in found})
 
-    return await once(APPROVAL, {"code": request.code, **place}, ask, ApprovalResponse.model_dump, load)
+    return await once(APPROVAL, {"code": request.code, **place}, ask, dump, load)
 
 
 async def call(function: Callable[..., object], *arguments: object) -> object:

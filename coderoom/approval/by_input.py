@@ -22,6 +22,7 @@ from coderoom.approval.answers import (
     ChangesRequest,
     Edited,
     about_edited,
+    decided_by,
     edited_answer,
     no,
     prompt_for,
@@ -115,7 +116,7 @@ class InputApproval(Approval):
             if self._show is not None:
                 await self._show(question)
             code = text_to_edit(request.code if made is None else made.code) if editable else ""
-            answer = await self._answer(f"{question}\n\n{prompt} ", shown, code, about)
+            who, answer = await self._answer(f"{question}\n\n{prompt} ", shown, code, about)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -130,20 +131,24 @@ class InputApproval(Approval):
                     problem = f"{error} Nothing has run."
                     shown = f"{problem}\n\n{shown}"
             elif (response := understand(answer, "A person", request)) is not None:
+                decided_by(who)
                 return about_edited(made, response)
             question = f"{problem} {how}"
         return no(UNCLEAR)
 
-    async def _answer(self, question: str, shown: str, code: str, about: AskedAbout) -> object:
+    async def _answer(self, question: str, shown: str, code: str, about: AskedAbout) -> tuple[str, object]:
         """Call the input function, which is abandoned if it ignores its cancellation; or who watches the run answers.
 
-        They see what is `shown`, know how to answer, and may edit the code.
+        It returns who that was, and the answer. They see what is `shown`, know how to answer, and may edit the code.
         """
         forget_early_answers(self._input_func)
         token = CancellationToken()
         arguments = (question, token) if is_async(self._input_func) else (question,)
         try:
-            return await first_of(call(self._input_func, *arguments), answer_elsewhere(shown, code, about))
+            return await first_of(
+                _of("a person", call(self._input_func, *arguments)),
+                _of("a person on the page of the run", answer_elsewhere(shown, code, about)),
+            )
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
@@ -163,6 +168,10 @@ async def first_of(*asked: Coroutine[Any, Any, T]) -> T:
         for task in tasks:
             task.cancel()
     return next(task for task in tasks if task in done).result()
+
+
+async def _of(who: str, asked: Coroutine[Any, Any, T]) -> tuple[str, T]:
+    return who, await asked
 
 
 def _read_edit(code: str, request: ApprovalRequest) -> Edited:
@@ -191,7 +200,13 @@ def _about(request: ApprovalRequest) -> AskedAbout:
 def _shown_request(request: ApprovalRequest, code: str) -> str:
     if not isinstance(request, CallRequest):
         return _shown(code)
-    made_by = f"\n\n{_shown(request.block, 'The code that makes it')}" if request.block else ""
+    made_by = ""
+    if request.block and request.is_new_to("input"):
+        made_by = f"\n\n{_shown(request.block, 'The code that makes it')}"
+    elif lines := request.lines():
+        where = f"It is made by the code that was shown before, which calls {request.function}() here:"
+        shown = _folded(visible("\n".join(lines), exact=True))
+        made_by = f"\n\n{where}\n\n{fence(shown, 'text', 'no-run')}"
     return f"{request.title}. {_shown(code, 'The call')}{made_by}"
 
 

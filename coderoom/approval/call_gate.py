@@ -123,12 +123,14 @@ class CallingCode:
         context: The conversation before it.
         made: How often it has made each call.
         refused: How often calls of each function were not allowed.
+        shown: Where it was shown to a person, for a call.
     """
 
     blocks: Sequence[CodeBlock] = ()
     context: Sequence[LLMMessage] = ()
     made: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    shown: set[str] = field(default_factory=set)
 
 
 calling: Final[ContextVar[CallingCode | None]] = ContextVar("coderoom_calling", default=None)
@@ -344,6 +346,7 @@ class CallGate:
                     CallRequest.about,
                     function,
                     gets,
+                    code.shown,
                     agent=current_agent() or self._agent,
                     block="\n\n".join(fence(each.code, each.language) for each in code.blocks),
                     context=list(code.context),

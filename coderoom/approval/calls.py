@@ -66,20 +66,23 @@ class CallRequest(ApprovalRequest):
     always: bool = False
     branch: str = ""
     _function: HostFunction | None = PrivateAttr(default=None)
+    _shown: set[str] = PrivateAttr(default_factory=set)
 
     @classmethod
-    def about(cls, function: HostFunction, gets: Given, **facts: Any) -> Self:
+    def about(cls, function: HostFunction, gets: Given, shown: set[str] | None = None, **facts: Any) -> Self:
         """The question about a call of a function, whose arguments are copied.
 
         Args:
             function: The function.
             gets: What `checked_data` makes of the arguments.
+            shown: Where the code that makes the call was shown before; where it will be is added.
             facts: The other fields.
         """
         gets = deepcopy(gets)
         arguments = arguments_by_name(function.signature, gets)
         request = cls(code=as_python(function, gets), function=function.name, arguments=arguments, **facts)
         request._function = function
+        request._shown = set() if shown is None else shown
         return request
 
     def given(self, code: str) -> Given:
@@ -101,7 +104,21 @@ class CallRequest(ApprovalRequest):
         """The question about another call of the function; raises as `given`."""
         assert self._function is not None
         facts = {name: getattr(self, name) for name in ("context", "agent", "block", "always", "branch")}
-        return self.about(self._function, checked_data(self._function, self.given(code)), **facts)
+        return self.about(self._function, checked_data(self._function, self.given(code)), self._shown, **facts)
+
+    def is_new_to(self, place: str) -> bool:
+        """Whether the code that makes the call was not shown in this place yet, which it is then."""
+        is_new = place not in self._shown
+        self._shown.add(place)
+        return is_new
+
+    def lines(self) -> list[str]:
+        """The lines of the code that make such calls, with their numbers; none if they do not name the function."""
+        found: list[str] = []
+        for block in extract_code_blocks(self.block):
+            lines = block.code.splitlines()
+            found += [f"{number}: {lines[number - 1].strip()}" for number in _calling(block.code, self.function)]
+        return found
 
     @property
     def title(self) -> str:
@@ -193,6 +210,16 @@ def as_python(function: HostFunction, given: Given) -> str:
         lines = "".join(f"{part},\n" for part in parts).replace("\n", f"\n{_INDENT}").rstrip(" ")
         line = f"{function.name}(\n{_INDENT}{lines})"
     return fence(line, "python")
+
+
+def _calling(code: str, function: str) -> list[int]:
+    """The numbers of the lines that call a function by its name."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names = (node.func for node in nodes if isinstance(node, ast.Call))
+    return sorted({name.lineno for name in names if isinstance(name, ast.Name) and name.id == function})
 
 
 def _is_name(name: str) -> bool:

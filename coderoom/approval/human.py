@@ -30,6 +30,7 @@ from coderoom.approval.answers import (
     ChangesRequest,
     Edited,
     about_edited,
+    decided_by,
     edited_answer,
     no,
     prompt_for,
@@ -193,6 +194,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer, here or from somebody who watches the run."""
         if (words := standing_yes.get()) and not isinstance(request, ChangesRequest | CallRequest):
+            decided_by("a person, who has said always")
             return ApprovalResponse(approved=True, reason=words)
         if isinstance(request, CallRequest) and request.always:
             return said_always(request)
@@ -254,6 +256,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 continue
             response = understand(line, "A person at the terminal", request)
             if response is not None:
+                decided_by("a person at the terminal")
                 return about_edited(made, response)
             unclear += 1
             say(_HELP)
@@ -262,8 +265,10 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
     async def _show(self, descriptor: int, request: ApprovalRequest, code: str) -> None:
         # In a thread: highlighting takes time, and writing to a terminal may block.
         if isinstance(request, CallRequest):
-            if request.block:
+            if request.block and request.is_new_to("terminal"):
                 await call_in_thread(show_code, request.block, "The code that makes the call")
+            elif request.block and (lines := request.lines()):
+                await call_in_thread(show_code, "\n".join(lines), f"Where the code above calls {request.function}()")
             await call_in_thread(show_code, code, request.title)
         else:
             await call_in_thread(show_code, code)

@@ -118,12 +118,13 @@ def show_run(
     from rich.console import Console
 
     from coderoom.runs import RunView
-    from coderoom.runs.journal import TASK
+    from coderoom.runs.journal import MESSAGE, TASK
     from coderoom.runs.record import network_in, network_words
     from coderoom.runs.run_log import read_records, read_steps
     from coderoom.runs.said import undone_in
-    from coderoom.runs.story import Branching, tell_steps
+    from coderoom.runs.story import Branching, approval_of, message_of, tasks_of, tell_steps
     from coderoom.runs.view import branch_tree
+    from coderoom.steps import APPROVAL
 
     opened = _open(journal)
     entry = opened.find(run)
@@ -147,11 +148,14 @@ def show_run(
     are_undone = [step.number in undone for step in steps if step.kind == TASK]
     console = Console()
     view = RunView(console, all_branches=all_branches)
-    for record, is_undone in zip(records, are_undone, strict=True):
+    for record, task, is_undone in zip(records, tasks_of(steps), are_undone, strict=True):
         view.begin(record)
         view.stop()
-        for message in record.messages:
-            view.show(message)
+        for step in task:
+            if step.kind == MESSAGE:
+                view.show(message_of(step))
+            elif step.kind == APPROVAL:
+                view.tell(approval_of(step))
         if is_undone:
             typer.echo("The person has undone this task.")
         if entry.ended is not None and record is records[-1]:  # Only how a run has ended is known.

@@ -6,6 +6,7 @@ before. The terminal, the page of a run, AutoGen Studio, the chat protocol and `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,15 +25,21 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeBlock
 
 from coderoom.agents import metadata as keys
+from coderoom.blocks import extract_code_blocks
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import BranchCosts, Branches
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Step
 from coderoom.runs.record import network_in
 from coderoom.sandbox import NetworkUse
-from coderoom.steps import CODE, MODEL
+from coderoom.steps import APPROVAL, CODE, MODEL
 
 USER: Final = "user"
 """The source of a task."""
+_SAYS_NOTHING: Final = re.compile(
+    r"A person( at the terminal)? said \w+\.|Approved\.|Not approved\.|All code is approved here\.|"
+    r"A person has said yes to all calls of .* in this session\."
+)
+"""Reasons without words of anybody."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,13 @@ class Code(Entry):
 
     number: int
     blocks: Sequence[CodeBlock]
+
+
+@dataclass(frozen=True)
+class Approved(Entry):
+    """Somebody has decided whether code may run, or a call be made."""
+
+    approved: bool
 
 
 class Edit(Code):
@@ -273,6 +287,20 @@ def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
     return (entry for step in steps for entry in story.tell(step))
 
 
+def tasks_of(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """The steps of each task of a run."""
+    task: list[Step] | None = None
+    for step in steps:
+        if step.kind == TASK:
+            if task is not None:
+                yield task
+            task = []
+        if task is not None:
+            task.append(step)
+    if task is not None:
+        yield task
+
+
 class StepStory:
     """Tells the steps of a run in the journal, in order."""
 
@@ -308,6 +336,8 @@ class StepStory:
             yield Progress(source, data["text"], code, language, failed, data.get("type", ""), branch=branch)
         elif step.kind == "verdict":
             yield Check(source, data["why"], data["passed"], data.get("can_be_fooled", False))
+        elif step.kind == APPROVAL:
+            yield approval_of(step)
         elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
             code, output = data["code"], data["output"]
             text, files = f"{code}\n{output}", data.get("artifacts") or ()
@@ -316,6 +346,25 @@ class StepStory:
         elif step.kind == CODE:
             branch = (step.request or {}).get("branch", "")
             self._made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
+
+
+def approval_of(step: Step) -> Approved:
+    """The entry for the answer to a question whether something may be done."""
+    asked, answer = step.request or {}, step.result
+    what = _call_in(asked.get("code", "")) if "name" in asked else "The code"
+    edited = "code" in answer
+    done = "was allowed" if answer["approved"] else "was not allowed"
+    if edited:
+        done = f"was allowed as {_call_in(answer['code'])}" if "name" in asked else "was edited and allowed"
+    by = f" by {answer['by']}" if answer.get("by") else ""
+    always = ", with all later calls of the function in this session" if answer.get("always") else ""
+    reason = "" if edited or _SAYS_NOTHING.fullmatch(answer["reason"]) else f": {answer['reason']}"
+    approved = answer["approved"] or edited
+    return Approved(step.actor, f"{what} {done}{by}{always}{reason}", approved, branch=asked.get("branch", ""))
+
+
+def _call_in(code: str) -> str:
+    return "\n\n".join(block.code for block in extract_code_blocks(code)) or code
 
 
 def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:

@@ -29,6 +29,7 @@ from coderoom.runs.pictures import open_pictures, show_pictures
 from coderoom.runs.record import RunRecord
 from coderoom.runs.story import (
     USER,
+    Approved,
     Branching,
     Code,
     Decision,
@@ -131,9 +132,11 @@ class RunView:
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message."""
-        if self._brief:
-            return
-        told = self._story.tell(message)
+        if not self._brief:
+            self.tell(self._story.tell(message))
+
+    def tell(self, told: Entry) -> None:
+        """Show an entry."""
         if isinstance(told, Streamed):
             self._stream(told)
             return
@@ -273,6 +276,8 @@ def _render(entry: Entry) -> RenderableType | None:
             style = "green" if outcome == Outcome.OK else "red"
             shown = bounded(output, entry.facts.get(keys.OUTPUT_FILE))
             return Panel(shown, title=f"{outcome} · {entry.end}", title_align="left", border_style=style)
+        case Approved(text=text, approved=approved):
+            return Text(f"{'✓' if approved else '✕'} {visible(text)}", style="green" if approved else "yellow")
         case Decision(text=text):
             return Text(f"↻ {visible(text)}", style="yellow")
         case Verdict(text=text, approved=approved):

@@ -15,6 +15,7 @@ from coderoom.runs.prose import without_code
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
+    Approved,
     Branching,
     Cell,
     Check,
@@ -103,8 +104,8 @@ def parts_of(entry: RunEntry, steps: Sequence[Step]) -> list[Part]:
     parts: list[Part] = [] if entry.command != "solve" else [Said(USER, entry.task)]
     for part in _told(steps):
         last = parts[-1] if parts else None
-        if isinstance(part, Ran) and isinstance(last, Said) and last.is_prose:  # Who wrote the code is another agent.
-            parts[-1] = replace(last, text=without_code(last.text, [code for _, code in part.blocks])[0])
+        if isinstance(part, Ran):
+            _leave_out_code(parts, [code for _, code in part.blocks])
         if isinstance(part, Ran) or part.is_prose:
             parts.append(part)
         elif isinstance(last, Said) and not last.is_prose and last.source == part.source:
@@ -112,6 +113,16 @@ def parts_of(entry: RunEntry, steps: Sequence[Step]) -> list[Part]:
         else:
             parts.append(part)
     return [part for part in [*parts, *_solution(entry, steps)] if isinstance(part, Ran) or part.text.strip()]
+
+
+def _leave_out_code(parts: list[Part], code: Sequence[str]) -> None:
+    """Take code that has run out of the words before it, of the agent that wrote it for another one."""
+    for at, part in reversed(list(enumerate(parts))):
+        if isinstance(part, Ran):
+            return
+        if part.is_prose:
+            parts[at] = replace(part, text=without_code(part.text, code)[0])
+            return
 
 
 def _told(steps: Sequence[Step]) -> Iterator[Part]:
@@ -160,6 +171,8 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
                 yield ran_in(step, f"{told.source}: {told.text}", step.result["output"], step.result["outcome"])
             case Code(blocks=blocks):
                 yield Said(told.source, without_code(told.text, [each.code for each in blocks])[0], is_prose=True)
+            case Approved(text=text):
+                yield Said(told.source, text)
             case Decision(again=again, reason=reason):
                 yield Said(told.source, f"{'Another attempt' if again else 'No further attempt'}: {reason}")
             case Verdict(approved=approved):

@@ -23,6 +23,7 @@ from coderoom.runs.prose import without_code
 from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
+    Approved,
     Branching,
     Cell,
     Check,
@@ -192,6 +193,9 @@ class StoryHtml:
                 return self._attempt(told)
             case Output(text=output, outcome=outcome):
                 return self._output(told, output, outcome)
+            case Approved(text=text, approved=approved):
+                style, word = ("good", "allowed") if approved else ("bad", "not allowed")
+                return f"<p>{badge(word, style)}</p>{folded_html(text)}"
             case Decision(again=again, reason=reason):
                 word = "tries again" if again else "does not try again"
                 return f"<p>{badge(word, 'warn' if again else 'dim')}</p>{prose_html(reason)}"
@@ -339,6 +343,8 @@ def _name_of(told: Entry) -> str:
             return f"block {told.number}: {told.outcome}"
         case Verdict():
             return f"{told.source}, verdict"
+        case Approved():
+            return f"{told.source}, approval"
         case Decision():
             return f"{told.source}, decision"
         case Told():
