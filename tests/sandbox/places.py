@@ -23,13 +23,12 @@ __all__ = [
     "everywhere",
     "on_both_shapes",
     "on_each_engine",
-    "on_every_wall",
+    "on_every_kind_of_wall",
     "on_monty",
     "on_python",
     "on_walls",
-    "on_walls_with_forks",
-    "on_walls_with_forks_without_mounts",
     "on_walls_with_mounts",
+    "on_walls_without_mounts",
 ]
 
 # Root's workers do not stay root: without mounts they cannot read a virtual environment below /root.
@@ -113,18 +112,16 @@ _MONTY = _marked(Place("monty", ""))
 _REMOTE = _marked(Place("remote", ""))
 _AT_A_SERVER = _marked(Place("remote", ""), marks=[pytest.mark.slow])
 _OTHERS = [
-    *_marked(
-        _WEAKER,
-        *(Place("cpython", wall, _REACHABLE) for wall in ("sandlock", "landlock")),
-        marks=[pytest.mark.allwalls],
-    ),
+    *_marked(Place("cpython", "landlock", _REACHABLE), marks=[pytest.mark.allwalls]),
     *_marked(Place("cpython", "docker"), marks=[pytest.mark.allwalls, pytest.mark.docker]),
 ]
+# Each makes its rooms as another one does, so a test runs behind it only if it names it.
+_TWINS = _marked(_WEAKER, Place("cpython", "sandlock", _REACHABLE), marks=[pytest.mark.allwalls])
 # A test that says nothing runs behind the strongest wall only.
 on_each_engine = _on(*_STRONGEST, *_MONTY, *_REMOTE)
 on_python = _on(*_STRONGEST, *_AT_A_SERVER)  # Where all of Python runs: here, and at a server.
 on_both_shapes = _on(*_STRONGEST, *_NONE)  # Rooms with namespaces of their own, and plain processes.
-on_every_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
+on_every_kind_of_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
 everywhere = _on(*_STRONGEST, *_NONE, *_MONTY, *_OTHERS)
 
 
@@ -135,10 +132,9 @@ def also_at_a_server(places: pytest.MarkDecorator) -> pytest.MarkDecorator:
 
 def on_walls(*names: str) -> pytest.MarkDecorator:
     """Run a test behind these walls only."""
-    return _on(*(each for each in (*_STRONGEST, *_NONE, *_OTHERS) if each.values[0].wall in names))
+    return _on(*(each for each in (*_STRONGEST, *_NONE, *_OTHERS, *_TWINS) if each.values[0].wall in names))
 
 
 on_walls_with_mounts = on_walls("bubblewrap", "namespaces")
-on_walls_with_forks = on_walls("bubblewrap", "namespaces", "sandlock", "landlock", "none", "docker")
-on_walls_with_forks_without_mounts = on_walls("sandlock", "landlock", "none", "docker")
+on_walls_without_mounts = on_walls("landlock", "none", "docker")
 on_monty = _on(*_MONTY)

@@ -17,7 +17,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Session
 
-from .places import Place, on_both_shapes, on_every_wall
+from .places import Place, on_both_shapes, on_every_kind_of_wall
 
 MIB = 1 << 20
 TURN_ON = "There is no network here: network=True (--network) turns it on."
@@ -176,7 +176,7 @@ NETWORK = [
 ]
 
 
-@on_every_wall
+@on_every_kind_of_wall
 async def test_without_a_network_it_is_said(place: Place, sandbox: Sandbox) -> None:
     if place.wall == "none":  # There may be a network.
         return

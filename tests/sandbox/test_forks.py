@@ -15,8 +15,8 @@ from coderoom.sandbox import MOST_FORKS_IN_A_ROW, MOST_FORKS_WITH_LANDLOCK, Limi
 
 from .places import (
     Place,
+    on_every_kind_of_wall,
     on_monty,
-    on_walls_with_forks,
     on_walls_with_mounts,
 )
 
@@ -107,7 +107,7 @@ async def close(*sessions: Session) -> None:
 
 
 class TestWhatTheyHave:
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     async def test_everything_of_the_first_one_and_nothing_of_each_other(self, session: Session) -> None:
         await value_of(
             session,
@@ -174,7 +174,7 @@ class TestWhatTheyHave:
             assert not {each[0] for each in numbers[:2]} & {each[0] for each in numbers[2:]}
             assert not {each[1] for each in numbers[:2]} & {each[1] for each in numbers[2:]}
 
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     async def test_functions_of_the_host_and_the_variables_of_bash(self, sandbox: Sandbox) -> None:
         asked = []
 
@@ -244,7 +244,7 @@ class TestWhatTheyHave:
 
 
 class TestBecoming:
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     async def test_the_session_goes_on_as_its_fork(self, place: Place, workspace: Path) -> None:
         for name in ("kept", "changed", "gone"):
             (workspace / name).write_text(name)
@@ -406,7 +406,7 @@ class TestBecoming:
                 await second.close()
             assert await value_of(session, "x") == 4
 
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     @pytest.mark.slow
     async def test_as_often_as_the_kernel_allows(self, place: Place, workspace: Path) -> None:
         most = MOST_FORKS_WITH_LANDLOCK if place.wall in ("landlock", "sandlock", "docker") else MOST_FORKS_IN_A_ROW
@@ -434,7 +434,7 @@ class TestBecoming:
 
 
 class TestBeforeTheyAreUsed:
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     async def test_they_stay_as_they_were_whatever_the_first_one_does(self, session: Session) -> None:
         await value_of(
             session,
@@ -501,7 +501,7 @@ class TestBeforeTheyAreUsed:
 
 
 class TestHowTheyEnd:
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     @pytest.mark.slow
     async def test_they_outlive_the_first_one_and_each_other(self, place: Place) -> None:
         async with place.sandbox() as sandbox:
@@ -534,7 +534,7 @@ class TestHowTheyEnd:
         assert await value_of(fork, "x") == 1
         await fork.close()
 
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     @pytest.mark.slow
     async def test_limits_hold_for_each(self, place: Place) -> None:
         limits = Limits(memory_bytes=400_000_000, processes=8, wall_seconds=20)
@@ -582,7 +582,7 @@ class TestWhatIsRefused:
         with pytest.raises(RequestError, match=r"count=|128 open forks"):
             await session.fork(count)
 
-    @on_walls_with_forks
+    @on_every_kind_of_wall
     async def test_files_that_are_too_large(self, place: Place, workspace: Path) -> None:
         (workspace / "large").write_bytes(b"x" * 3_000_000)
         limits = Limits(disk_bytes=2_000_000)

@@ -12,7 +12,7 @@ import pytest
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox import Sandbox, Session
 
-from .places import Place, on_walls, on_walls_with_forks_without_mounts
+from .places import Place, on_walls, on_walls_without_mounts
 
 # Puts links to a folder of the host in the place of the folders of forks, for as long as it runs.
 SWAPS = r"""
@@ -47,7 +47,7 @@ async def error_of(session: Session, code: str) -> str:
     return "" if error is None else error.type
 
 
-@on_walls_with_forks_without_mounts
+@on_walls_without_mounts
 async def test_what_python_keeps_of_paths_is_the_forks(place: Place, workspace: Path) -> None:
     package = workspace / "package"
     package.mkdir()
@@ -74,7 +74,7 @@ async def test_what_python_keeps_of_paths_is_the_forks(place: Place, workspace: 
         assert await value_of(session, look) == (f"{old}/package",) * 2 + ([old],)
 
 
-@on_walls_with_forks_without_mounts
+@on_walls_without_mounts
 async def test_shells_go_on_in_a_folder_whose_name_is_quoted(place: Place, workspace: Path) -> None:
     folder = workspace / "a folder"
     folder.mkdir(mode=0o777)
@@ -89,7 +89,7 @@ async def test_shells_go_on_in_a_folder_whose_name_is_quoted(place: Place, works
         assert (await session.run('cat file; echo "$HERE"', language="bash")).output == f"f\n{here}"
 
 
-@on_walls("sandlock", "landlock", "docker")
+@on_walls("landlock", "docker")
 async def test_forks_reach_no_files_and_processes_of_others(place: Place, sandbox: Sandbox) -> None:
     async with sandbox.session() as session, sandbox.session() as stranger:
         where = (

@@ -10,7 +10,7 @@ import pytest
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, OutputChunk, Sandbox, Session
 
-from .places import everywhere, on_both_shapes, on_every_wall
+from .places import everywhere, on_both_shapes, on_every_kind_of_wall
 
 GONE = "The session was restarted: earlier variables are gone."
 
@@ -38,7 +38,7 @@ DEAF = "import itertools, collections\ncollections.deque(itertools.repeat(0), ma
 
 
 class TestDeadlines:
-    @on_every_wall
+    @on_every_kind_of_wall
     async def test_a_one_shot_run_is_interrupted_first_too(self, sandbox: Sandbox) -> None:
         waits = "import time\nprint('begin', end='')\ntry:\n    time.sleep(60)\nfinally:\n    print(', end')"
         cases = {waits: "begin, end\n", f"print('a', end='')\nprint('b', end='')\n{DEAF}": "ab"}
@@ -46,7 +46,7 @@ class TestDeadlines:
         for result, printed in zip(results, cases.values(), strict=True):
             assert (result.outcome, result.stdout) == (Outcome.TIMEOUT, printed), result
 
-    @on_every_wall
+    @on_every_kind_of_wall
     async def test_variables_outlive_code_that_waits(self, sandbox: Sandbox) -> None:
         few = asyncio.Semaphore(4)
 

@@ -9,7 +9,7 @@ import pytest
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Session
 
-from .places import also_at_a_server, on_both_shapes, on_every_wall, on_python
+from .places import also_at_a_server, on_both_shapes, on_every_kind_of_wall, on_python
 
 Say = Callable[..., Awaitable[str]]
 
@@ -30,7 +30,7 @@ def node(session: Session) -> Say:
     return run
 
 
-@on_every_wall
+@on_every_kind_of_wall
 async def test_bash_keeps_folder_variables_and_functions(bash: Say) -> None:
     made = """mkdir -p 'a b'; cd 'a b'; one=1; list=(x 'y z'); declare -A map=(['k l']="m'n"); export SEEN=yes
 f() { local two=2; echo "$1 $one $two"; }; declare -r FIXED=5; shopt -s extglob"""

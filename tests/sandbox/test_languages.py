@@ -13,7 +13,7 @@ from coderoom.errors import MissingDependencyError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, PROGRAMS, Limits, Sandbox
 
-from .places import Place, on_both_shapes, on_every_wall
+from .places import Place, on_both_shapes, on_every_kind_of_wall
 
 READING = {
     "sh": "read a; echo got $a",
@@ -48,7 +48,7 @@ async def toolchains() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@on_every_wall
+@on_every_kind_of_wall
 async def test_programs_are_compiled_behind_each_wall(place: Place) -> None:
     async with place.sandbox() as sandbox:
         if place.wall == "docker":  # The image has no compiler.

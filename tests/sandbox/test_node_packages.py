@@ -24,7 +24,7 @@ from coderoom.sandbox import Sandbox
 from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.packages import kept_environments, prune_environments
 
-from .places import Place, on_every_wall, on_walls
+from .places import Place, on_every_kind_of_wall, on_walls
 
 
 class Registry:
@@ -112,7 +112,7 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.mark.slow
-@on_every_wall
+@on_every_kind_of_wall
 async def test_code_has_its_packages(place: Place, registry: Registry) -> None:
     packages = ["npm:@scope/outer@1", "npm:inner", "npm:scripted@*"]
     if place.wall == "docker":

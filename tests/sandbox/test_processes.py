@@ -12,7 +12,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Process, Sandbox, Session
 
-from .places import Place, on_both_shapes, on_every_wall, on_monty, on_walls
+from .places import Place, on_both_shapes, on_every_kind_of_wall, on_monty, on_walls
 
 SERVER = """
 import asyncio, sys
@@ -79,7 +79,7 @@ async def online(place: Place, networked: Callable[[Place], Awaitable[Sandbox]])
         yield session
 
 
-@on_every_wall
+@on_every_kind_of_wall
 async def test_it_reads_writes_and_ends(session: Session) -> None:
     code = "import sys\nprint(sys.stdin.read()[::-1])\nprint('err', file=sys.stderr)\nsys.exit(7)"
     process = await session.start(["python3", "-c", code])
@@ -95,7 +95,7 @@ async def test_it_reads_writes_and_ends(session: Session) -> None:
         await process.write("more")
 
 
-@on_every_wall
+@on_every_kind_of_wall
 async def test_a_terminal(session: Session) -> None:
     async with await session.start(["bash", "--norc"], pty=True, size=(30, 100), env={"PS1": "> "}) as shell:
         await shell.write("stty size; trap 'echo resized $((1 + 1))' WINCH; echo is$((1 + 1))\n")
@@ -115,7 +115,7 @@ async def test_a_terminal(session: Session) -> None:
     assert await all_of(cat) == "x\r\nx\r\n"
 
 
-@on_walls("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
+@on_walls("bubblewrap", "namespaces", "landlock", "docker")
 async def test_terminals_that_code_makes(place: Place) -> None:
     code = "import os\nmade = [os.openpty() for _ in range(COUNT)]\n[os.ttyname(made[0][1]), os.listdir('/dev/pts')]"
     if not place.has_mounts:
