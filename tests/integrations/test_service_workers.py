@@ -24,6 +24,7 @@ import pytest
 
 from tests.integrations.service import client_of, process_serving
 from tests.support.commands import coderoom
+from tests.support.processes import family, is_there
 
 pytestmark = pytest.mark.slow
 
@@ -176,11 +177,12 @@ def test_at_sigterm_what_runs_ends_and_what_is_new_is_refused(tmp_path: Path, wo
 @pytest.mark.slow
 def test_with_its_supervisor_all_ends(tmp_path: Path) -> None:
     with process_serving(tmp_path, "--workers", "2") as (url, process):
-        workers = workers_of(process)
+        workers = {pid: began for pid, began in family(process.pid).items() if pid in workers_of(process)}
+        assert len(workers) == 2
         made_in_both(url)
         process.kill()
         process.wait()
-        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+        eventually(lambda: not any(is_there(*each) for each in workers.items()))
 
 
 def test_the_limits_of_a_tenant_hold_for_all_processes(url: str) -> None:
