@@ -9,6 +9,13 @@ from hypothesis import settings
 settings.register_profile("quick", max_examples=25)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure no coverage of hostile code, which goes over the same lines again and again."""
+    for item in items:
+        if item.get_closest_marker("attack"):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> object:
     """Collect no garbage while the tests are read, which makes hardly any, and never look through them later."""

@@ -1,4 +1,4 @@
-"""The generator accepts every reference solution of HumanEval, and refuses each with a fault that the tests show."""
+"""The generator accepts reference solutions of HumanEval, and refuses each with a fault that the tests show."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from coderoom.sandbox import Sandbox
 
 @pytest.mark.parametrize(
     ("first", "count"),
-    [(20, 3), pytest.param(0, 164, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
-    ids=["sample", "all"],
+    [(20, 3), pytest.param(124, 40, marks=[pytest.mark.slow, pytest.mark.timeout(300)])],  # The last are the longest.
+    ids=["sample", "many"],
 )
 async def test_claims_are_true(default_sandbox: Sandbox, first: int, count: int) -> None:
     right, faulty = await prove(default_sandbox, count, 1, first)

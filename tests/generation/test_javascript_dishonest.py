@@ -84,7 +84,7 @@ def expectations(secret: str) -> list[FunctionTest]:
 @pytest.mark.parametrize("name", some(DISHONEST, "exits"))
 async def test_it_does_not_pass_and_harms_no_other(sandbox: Sandbox, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
-    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]
+    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(2)]
     sources = {"g": HONEST, "f": source_of(DISHONEST[name])}
     runner = TestRunner(sandbox, timeout=2, language=JavaScriptLanguage())
     results = await runner.run(sources, freeze({"f": expectations(secret), "g": honest}))

@@ -29,8 +29,6 @@ async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestR
 @pytest.mark.parametrize(
     "source",
     [
-        "let calls = 0\nfunction f(x) { return x + calls++ }",
-        "const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }",
         "let last\nfunction f(x) { const again = x === last; last = x; return again ? -1 : x }",
         "function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }",
     ],
@@ -45,8 +43,6 @@ async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: s
 @needs_node
 @pytest.mark.slow
 async def test_code_that_keeps_state_fails_where_it_may_not(node_sandbox: Sandbox) -> None:
-    strict = await run(node_sandbox, "let calls = 0\nfunction f(x) { return x + calls++ }", strict=True)
-    assert [each.passed for each in strict] == [False] * 3
     late = await run(node_sandbox, "let calls = 0\nfunction f(x) { return calls++ < 7 ? x : -1 }", strict=True)
     assert [each.passed for each in late] == [False] * 3
 
@@ -131,18 +127,12 @@ AFTER_ALL = "0; clearTimeout(f.timer); f.timer = setTimeout(() => "
 LEFT = [
     ("Math.max = () => 0", "another Math.max instead of the one of JavaScript"),
     pytest.param(
-        "Array.prototype.map = () => []",
-        "another Array.prototype.map instead of the one of JavaScript",
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(
         "fs.readFileSync = () => ''", "another fs.readFileSync instead of the one of JavaScript", marks=pytest.mark.slow
     ),
     pytest.param("Object.prototype.y = 1", "a new Object.prototype.y", marks=pytest.mark.slow),
     pytest.param("globalThis.y = 1", "a new y", marks=pytest.mark.slow),
     pytest.param("process.exitCode = 3", "an exit code of its own", marks=pytest.mark.slow),
     pytest.param("setInterval(() => {}, 1000)", "a timer", marks=pytest.mark.slow),
-    pytest.param("setTimeout(() => {}, 60_000)", "a timer", marks=pytest.mark.slow),
     pytest.param(f"{AFTER_ALL}process.reallyExit(0), 120)", "what ends or blocks its process", marks=pytest.mark.slow),
     pytest.param(
         f"{AFTER_ALL}{{ throw new Error('late') }}, 60)", "an error outside of the calls", marks=pytest.mark.slow

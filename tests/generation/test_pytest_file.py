@@ -171,7 +171,7 @@ def cases() -> list[FunctionTest]:
 async def test_every_form_of_value(runner: TestRunner, tmp_path: Path) -> None:
     tests = freeze({"f": cases()})
     wrong = []
-    for other in ("True", "0.0", "'yes'", "range(200)", "x", "made(x)"):
+    for other in ("True", "'yes'", "range(200)", "made(x)"):
         wrong.append(
             {"f": f"def made(x): return tuple(x) if isinstance(x, list) else x\ndef f(what, x=None): return {other}"}
         )
@@ -461,10 +461,12 @@ NAMES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["solution", "test_x", "Test", "set", "same", "pytest", "result"])
-async def test_no_name_hides_a_test(runner: TestRunner, tmp_path: Path, function: str) -> None:
+async def test_no_name_hides_a_test(runner: TestRunner, tmp_path: Path) -> None:
+    functions = ("solution", "test_x", "Test", "set", "same", "pytest", "result")
+    value = {"$set": [1.5]}
     tests = {
-        function: [test_of(name, inputs={"x": {"$set": [1.5]}}, expected_output={"$set": [1.5]}) for name in NAMES]
+        function: [test_of(name, inputs={"x": value}, expected_output=value) for name in NAMES[number::2]]
+        for number, function in enumerate(functions)
     }
     tests["other"] = [
         test_of("1 a", inputs={"x": 1}, expected_output=3),
@@ -475,7 +477,7 @@ async def test_no_name_hides_a_test(runner: TestRunner, tmp_path: Path, function
         test_of("set", inputs={"x": 1}, expected_error="TypeError"),
     ]
     sources = {
-        function: f"def {function}(x): return x",
+        **{function: f"def {function}(x): return x" for function in functions},
         "other": "def other(x): return 3",
         "other_1": "TestError = TypeError\ndef other_1(x):\n    return 3",
     }

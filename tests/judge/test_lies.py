@@ -159,10 +159,10 @@ async def results_of(
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in LIES])
 async def test_it_does_not_pass(default_sandbox: Sandbox, name: str) -> None:
     source, tests = LIES[name]
-    assert not all(each.passed for each in await results_of(default_sandbox, source, tests))
-    if name in ONLY_A_WARNING:
-        results = await results_of(default_sandbox, source, tests, strict=False)
-        assert any(each.warning for each in results)
+    if name in ONLY_A_WARNING:  # What is strict makes a failure of it.
+        assert any(each.warning for each in await results_of(default_sandbox, source, tests, strict=False))
+    else:
+        assert not all(each.passed for each in await results_of(default_sandbox, source, tests))
 
 
 # Results that differ from plain data only in what a property sees.

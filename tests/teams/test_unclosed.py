@@ -75,4 +75,4 @@ def test_it_ends_silently(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("run", RUNS)
 def test_it_ends_silently_each_time(run: str, tmp_path: Path) -> None:
-    end(run, tmp_path, times=20)
+    end(run, tmp_path, times=5)

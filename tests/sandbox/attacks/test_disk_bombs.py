@@ -59,8 +59,13 @@ async def fill(wall: str, folder: str, code: str, where: str) -> dict[str, Any]:
         subprocess.run(["umount", "-l", disk], check=True)
 
 
-@pytest.mark.parametrize("where", ["/workspace", "/tmp"])
-@pytest.mark.parametrize("name", BOMBS)
+# In memory the kernel keeps the limit: of bytes, of names, and of what it keeps beside them.
+IN_MEMORY = ("one file", "empty files", "links", "attributes", "a file without a name")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [*((name, "/workspace") for name in BOMBS), *((name, "/tmp") for name in IN_MEMORY)]
+)
 def test_disks_are_not_filled(caged_once: Caged, tmp_path: Path, name: str, where: str) -> None:
     found = caged_once(fill, str(tmp_path), BOMBS[name], where, seconds=100)
     assert found["works"]

@@ -15,10 +15,8 @@ from .hostside import attempt, living, still_works
 HANG = "def hang(*_, **__):\n    while True:\n        try: time.sleep(1000)\n        except BaseException: pass\n"
 EXITS = {
     "a hook": "import atexit\natexit.register(hang)",
-    "a hook of a hook": "import atexit\natexit.register(lambda: atexit.register(hang) or hang())",
     "hooks without end": "import atexit\ndef again(): atexit.register(again)\natexit.register(again)",
     "a thread": "import threading\nthreading.Thread(target=hang).start()",
-    "many threads": "import threading\nfor _ in range(30): threading.Thread(target=hang).start()",
     "a thread of a thread": "import threading\ndef more():\n    while True:\n        try: threading.Thread(target=more).start()\n        except RuntimeError: time.sleep(0.01)\nmore()",
     "a pool": "import concurrent.futures\npool = concurrent.futures.ThreadPoolExecutor(4)\nfor _ in range(8): pool.submit(hang)",
     "a finalizer": "import weakref\nclass C: pass\nc = C()\nweakref.finalize(c, hang)",
@@ -29,14 +27,12 @@ EXITS = {
     "the hook for exceptions": "import sys\nsys.excepthook = hang\nraise ValueError",
     "the hook for threads": "import threading\nthreading.excepthook = hang\nthreading.Thread(target=lambda: 1 / 0).start()",
     "an audit hook": "import sys\nsys.addaudithook(lambda name, _: hang() if name not in ('time.sleep',) else None)",
-    "a stop": "raise SystemExit(hang)",
     "a stop with a strange code": "class I(int):\n    def __and__(self, other): hang()\nraise SystemExit(I(3))",
     "a stop with a text": "class T:\n    def __str__(self): hang()\nraise SystemExit(T())",
     "a huge code": "raise SystemExit(10 ** 100)",
     "a fork": "import os\nos.fork()\nraise SystemExit(0)",
     "forks that stay": "import os\nif not os.fork(): hang()",
     "a loop of events": "import asyncio\nasync def f():\n    try: await asyncio.sleep(1000)\n    finally: hang()\nt = asyncio.new_event_loop().create_task(f())",
-    "many processes": "import multiprocessing\nmultiprocessing.get_context('fork').Process(target=hang).start()",
     "the exit itself": "import os\nos._exit = hang",
     "a hook for forks": "import os\nos.register_at_fork(before=hang, after_in_child=hang, after_in_parent=hang)",
 }

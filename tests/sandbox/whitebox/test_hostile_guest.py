@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from coderoom.errors import CodeRoomError
 from coderoom.sandbox import ExecutionResult, Sandbox, SandboxConfig
 from coderoom.sandbox.contracts import WallReport
+from coderoom.sandbox.engines.cpython import session as sessions
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.guest.frames import CONTENT, LAST, MORE, PART, STDERR, STDOUT, Channel, send_packet
 
@@ -140,7 +141,17 @@ class HostileWall:
         return HostileWorker(*self._attack)
 
 
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[None]:
+    """Nobody waits for code that is not there to heed an interrupt."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_GRACE", "_LAST_GRACE", "_MOMENT", "_CLOSING"):
+            patch.setattr(sessions, name, 0.005)
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 @settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STAGES), packets)
 def test_the_host_ends_with_a_result_or_a_typed_error(stage: str, sent: list[Any]) -> None:
