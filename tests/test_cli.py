@@ -86,6 +86,7 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         "test-driven": [SPECS, TESTS, GOOD, APPROVED],
         "human-approves": [code, "It is 42."],
         "maintainer": [code, "It is 42.", APPROVED],
+        "repository": [code, "It is 42."],
     }
     assert set(replies) == set(shipped_teams())
     for team, words in replies.items():

@@ -52,6 +52,7 @@ from coderoom.agents.pictures import with_pictures
 from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, report
 from coderoom.agents.selection import CodeFormat, Selection, select_blocks, select_from_reply
 from coderoom.approval import Approval, ApprovalFuncType
+from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget
 from coderoom.models.calling import call_model
 from coderoom.models.compacting import CompactingContext
@@ -337,6 +338,18 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             kept: Whether it is a step of the run. What only looks at the session is none.
         """
         return await self._runner.run_given(blocks, cancellation_token, on_output, kept=kept)
+
+    async def ask_beside(self, question: str, cancellation_token: CancellationToken) -> CreateResult:
+        """Ask the agent's model something that is not part of the conversation.
+
+        Raises:
+            RequestError: It has no model.
+        """
+        if self._model_client is None:
+            raise RequestError(f"The agent {self.name!r} has no model.")
+        with self._within_budget():
+            asked = [UserMessage(content=question, source=self.name)]
+            return await call_model(self._model_client, asked, cancellation_token)
 
     def ran(self) -> Any:
         """What code has run so far, for `go_back`."""

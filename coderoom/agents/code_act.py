@@ -16,7 +16,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field, model_validator
 
@@ -30,6 +30,7 @@ from coderoom.agents.contexts import AgentWithContexts
 from coderoom.agents.conversation import ConversationState
 from coderoom.agents.eager import Eager, check_eager, check_settings
 from coderoom.agents.inverses import Undone
+from coderoom.agents.maps import check_map, map_of
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
 from coderoom.agents.reports import final_message
@@ -77,6 +78,7 @@ class CodeActAgentConfig(BranchingAgentConfig):
     tools_in_prompt: ToolsInPrompt = "auto"
     max_tool_tokens: int = Field(default=2_000, ge=200)
     eager: bool = False
+    map_tokens: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _can_be_eager(self) -> Self:
@@ -154,6 +156,8 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         eager: Whether a statement of a reply's first block runs once the next one begins, while the model still writes.
             What has run is taken back if the reply turns out to have other code. Calls of functions wait for the end
             of the reply, but for those whose effect is `read`. It needs `model_client_stream` and no `approval_func`.
+        map_tokens: The most tokens of a map of the repository in the executor's folder, which the model gets as it is
+            at the beginning of each turn; 0: none. It needs an executor with `editing`.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
@@ -209,6 +213,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         tools_in_prompt: ToolsInPrompt = "auto",
         max_tool_tokens: int = 2_000,
         eager: bool = False,
+        map_tokens: int = 0,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = CompactingContext() if model_context is None else model_context
@@ -264,6 +269,8 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         initial = self._initial_variables, self._initial_imports
         self._session = CodeActSession(runner, offer, self._workbench, on_error, *initial, self._skills, gate, search)
         self._check_types, self._types = check_types, TypeCheck(max_output_chars) if check_types else None
+        check_map(map_tokens, executor)
+        self._map_tokens, self._map = map_tokens, ""
         self._eager = eager
         if eager:
             check_eager(executor, model_client_stream, approval_func is not None or check_types)
@@ -370,9 +377,14 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
             self._instructions += f"\n\n{await describe_skills(self._skills, cancellation_token)}"
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
+        if self._map_tokens:
+            self._map = await map_of(self._runner, self._map_tokens, cancellation_token)
 
     async def _conversation(self, *more: LLMMessage) -> list[LLMMessage]:
         messages, search = await super()._conversation(*more), self._session.tool_search
+        if self._map:
+            at = 0 if self._instructions is None else 1
+            messages.insert(at, UserMessage(content=self._map, source=self.name))
         return search.with_found(messages) if search.found else messages
 
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:

@@ -142,10 +142,10 @@ def run(
 ) -> int:
     """Run a team on a task, and show what it does.
 
-    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves, maintainer. Without
-    --workspace, the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works,
-    nothing runs unless you pass --wall none. If standard output is no terminal, it gets the answer, and standard error
-    the rest.
+    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves, maintainer,
+    repository. Without --workspace, the code works in a new folder in coderoom-workspace. It runs in a sandbox; where
+    no wall works, nothing runs unless you pass --wall none. If standard output is no terminal, it gets the answer,
+    and standard error the rest.
     """
     from coderoom.configs import find_source
     from coderoom.runs import open_journal
@@ -339,6 +339,10 @@ def chat(
     ] = False,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
+    commits: Annotated[
+        bool,
+        typer.Option("--commit", help="Ask after each task whether to commit what it changed; it needs an overlay."),
+    ] = False,
     opens: OpenOption = False,
     env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
@@ -362,7 +366,8 @@ def chat(
     console, kept = Console(), open_journal(journal, off=no_journal)
     entry = _past_chat(kept, team, goes_on, resume, options) if goes_on or resume else None
     if entry is None and not team:
-        raise RequestError("Name a team, as in `coderoom chat code-act`; `coderoom teams` lists those that come along.")
+        team, folder = "repository", _repository()
+        options["workspace"] = options["workspace"] or folder
     source = find_source(team) if entry is None else None
     _show_team(console, entry.name if entry else team)
     app.hasten_autogen()
@@ -377,9 +382,26 @@ def chat(
         more = {"folder": str(Path.cwd())}
         run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record, more=more)
     with exporting(otlp):
-        records = asyncio.run(chat(run, console, owns_process=bool(context.obj), opener=opening))
+        talk = chat(run, console, owns_process=bool(context.obj), opener=opening, commits=commits)
+        records = asyncio.run(talk)
     interrupted = bool(records) and records[-1].cancelled
     return end_code(all(record.succeeded for record in records), interrupted)
+
+
+def _repository() -> Path:
+    """The repository of git around this folder, which a chat without a team works on; never all of the user's files.
+
+    Raises:
+        RequestError: There is none.
+    """
+    around = (folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / ".git").exists())
+    found = next(around, None)
+    if found is None or found == Path.home():
+        raise RequestError(
+            "Name a team, as in `coderoom chat code-act`; `coderoom teams` lists those that come along. In a "
+            "repository of git, `coderoom chat` alone takes the team `repository`."
+        )
+    return found
 
 
 def _past_chat(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -360,17 +360,24 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         async with self._session_with_changes() as session:
             return await session.changes()
 
-    async def diff(self) -> Patch:
-        """The changes as a unified diff that `git apply` takes; see `changes`."""
-        async with self._session_with_changes() as session:
-            return await session.diff()
+    async def diff(self, paths: Collection[str] | None = None) -> Patch:
+        """The changes as a unified diff that `git apply` takes; see `changes`.
 
-    async def commit(self, patch: Patch | None = None, *, unsafe: bool = False) -> Committed:
+        Args:
+            paths: See `coderoom.sandbox.Session.diff`.
+        """
+        async with self._session_with_changes() as session:
+            return await session.diff(paths)
+
+    async def commit(
+        self, patch: Patch | None = None, *, unsafe: bool = False, paths: Collection[str] | None = None
+    ) -> Committed:
         """Write the changes into the folder, unless somebody has changed the same files meanwhile.
 
         Args:
             patch: See `coderoom.sandbox.Session.commit`.
             unsafe: See `coderoom.sandbox.Session.commit`.
+            paths: See `coderoom.sandbox.Session.commit`.
 
         Raises:
             ChangedMeanwhile: Somebody has; its `paths` names the files.
@@ -378,12 +385,16 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             SandboxUnavailable: The sandbox broke or cannot be built.
         """
         async with self._session_with_changes() as session:
-            return await session.commit(patch, unsafe=unsafe)
+            return await session.commit(patch, unsafe=unsafe, paths=paths)
 
-    async def discard(self) -> None:
-        """Undo the changes; see `changes`."""
+    async def discard(self, paths: Collection[str] | None = None) -> None:
+        """Undo the changes; see `changes`.
+
+        Args:
+            paths: See `coderoom.sandbox.Session.discard`.
+        """
         async with self._session_with_changes() as session:
-            await session.discard()
+            await session.discard(paths)
 
     @property
     def workspace_mode(self) -> str:

@@ -20,7 +20,6 @@ from coderoom._util.text import MASK, counted
 from coderoom.agents import HumanApprovedAgent
 from coderoom.agents.base import CodingAgent
 from coderoom.agents.inverses import Undone, undo_since
-from coderoom.agents.replay import catch_up
 from coderoom.approval import Approval, ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
@@ -28,7 +27,7 @@ from coderoom.models.budgets import Budget, make_budget
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry
 from coderoom.runs.observers import Recorder
-from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
+from coderoom.runs.record import FAILED, UNFINISHED, RunRecord, watching
 from coderoom.runs.review import Ask
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.said import Said, said_in
@@ -291,10 +290,18 @@ class Run:
         with observing(self.log):
             return await self.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
 
-    async def catch_up(self) -> None:
-        """Have the sessions of agents what code had set before the run was resumed."""
-        with observing(self.log):
-            await catch_up(coding_agents_of(self.prepared.team))
+    async def ask_beside(self, question: str, token: CancellationToken) -> tuple[str, RunRecord]:
+        """Ask the model of `coder` something that is not part of the conversation, as a step of the run.
+
+        Returns:
+            The answer, and a record of what it has used.
+        """
+        agent, record = self.coder(), self.record_of("")
+        recorders = [] if self.recorder is None else [self.recorder]
+        with watching(self.prepared.team), observing(self.log, *self.prepared.spendings, *recorders):
+            reply = await agent.ask_beside(question, token)
+        record.without_messages[agent.name] = [reply.usage]
+        return str(reply.content), record
 
     async def use_model(self, said: Said) -> bool:
         """Go on with another model: with a team of the same file that gets the conversation and the sessions.
@@ -305,7 +312,6 @@ class Run:
         Raises:
             RequestError: There is no such model, or it needs something that is missing.
         """
-        await self.catch_up()
         old = self.prepared
         new = replace(old.request, model=said.model, task="", files=(), more_tasks=True).prepare()
         await new.team.load_state(await old.team.save_state())

@@ -1,7 +1,7 @@
-"""What git knows of a folder, and the commits that are made of a patch there. Used by `fix`.
+"""What git knows of a folder, and the commits that are made of a patch there. Used by `fix`, and by chats.
 
-Nothing here runs a program that the repository names, such as a hook or a filter; those of the user's own settings do
-run. Only `make_commit`, `make_branch` and `go_to` of `GitFolder` write to the repository.
+Nothing here runs a program that the repository names, such as a hook or a filter, but for `git` as the user; those of
+the user's own settings do run. Only `make_commit`, `make_branch` and `go_to` of `GitFolder` write to the repository.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def git(
     env: Mapping[str, str] | None = None,
     alone: bool = False,
     fine: Container[int] = (0,),
+    as_user: bool = False,
 ) -> bytes:
     """Run git in a folder and return what it prints.
 
@@ -55,16 +56,19 @@ def git(
         env: Further variables.
         alone: Whether it goes without the settings of this machine and of the user.
         fine: The exit codes that are no failure.
+        as_user: Whether it is as if the user had typed it, with the hooks and settings of the repository, and for as
+            long as these take. For repositories in which code cannot have written them.
 
     Raises:
         GitError: It failed.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
     kept |= {"GIT_OPTIONAL_LOCKS": "0", **(_ALONE if alone else {}), **(env or {})}
-    command = ["git", *_QUIET, *arguments]
+    command = ["git", *(() if as_user else _QUIET), *arguments]
+    patience = None if as_user else _PATIENCE
     try:
         done = subprocess.run(
-            command, cwd=folder, env=kept, input=given, capture_output=True, check=False, timeout=_PATIENCE
+            command, cwd=folder, env=kept, input=given, capture_output=True, check=False, timeout=patience
         )
     except subprocess.TimeoutExpired:  # Such as for a pipe in the place of a file that git reads.
         raise GitError(f"`git {arguments[0]}` has not ended after {_PATIENCE:.0f} seconds.") from None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         WallName,
     )
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
-    from coderoom.sandbox.editing import EDITING_HELP
+    from coderoom.sandbox.editing import EDITING_HELP, map_code
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.calls import while_a_person_decides
     from coderoom.sandbox.functions.effects import Effect, EffectName
@@ -121,6 +121,7 @@ __all__ = [
     "combined",
     "find_violations",
     "host_functions",
+    "map_code",
     "named_file",
     "probe_walls",
     "remark_on",
@@ -143,7 +144,7 @@ __getattr__, __dir__ = lazy(
             "SourceModule WallName"
         ),
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
-        "coderoom.sandbox.editing": "EDITING_HELP",
+        "coderoom.sandbox.editing": "EDITING_HELP map_code",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.calls": "while_a_person_decides",
         "coderoom.sandbox.functions.effects": "Effect EffectName",

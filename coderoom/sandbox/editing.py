@@ -19,7 +19,13 @@ EDITING_NAMES: Final = (
     "from coderoom_guest.editing import apply_diff, edit_file, list_files, read_file, search, write_file"
 )
 """The cell that gives their names to a Python session."""
+_MAPPING: Final = "print(__import__('coderoom_guest.mapping', fromlist=['_']).repository_map({}))"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\r": "\\r", "\0": "\\0"})
+
+
+def map_code(tokens: int) -> str:
+    """The cell that prints a map of the repository in its folder, of so many tokens at most."""
+    return _MAPPING.format(tokens)
 
 
 def applying(diff: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, overload
 
@@ -348,8 +348,11 @@ class Session:
         async with self._overlaid() as overlay:
             return await aside(overlay.changes, large=True)
 
-    async def diff(self) -> Patch:
+    async def diff(self, paths: Collection[str] | None = None) -> Patch:
         """The changes as a unified diff that `git apply` takes: with binary files, modes, renames and links.
+
+        Args:
+            paths: Files, and folders with all that is in them, that it is about; `None`: all changes.
 
         Returns:
             The diff. What is not in it is named in its `left_out`: what is in `.git`, empty folders, large files.
@@ -359,9 +362,11 @@ class Session:
             SandboxUnavailable: As `changes`.
         """
         async with self._overlaid() as overlay:
-            return await aside(overlay.diff, large=True)
+            return await aside(overlay.diff, paths, large=True)
 
-    async def commit(self, patch: Patch | None = None, *, unsafe: bool = False) -> Committed:
+    async def commit(
+        self, patch: Patch | None = None, *, unsafe: bool = False, paths: Collection[str] | None = None
+    ) -> Committed:
         """Write the changes into the workspace, unless somebody has changed the same files there meanwhile.
 
         Each file is replaced at once; if a content cannot be written, nothing is changed. No link is followed. The
@@ -372,6 +377,7 @@ class Session:
                 is written. `None`: what there is now is written.
             unsafe: Also write what is refused otherwise: what is in `.git`, `.hg` and `.jj`, where hooks and settings
                 run programs on this machine, and links that lead out of the workspace.
+            paths: See `diff`; those that it was made with, if there is a `patch`. The other changes stay apart.
 
         Returns:
             What was written and what was refused.
@@ -382,17 +388,21 @@ class Session:
             SandboxUnavailable: As `changes`.
         """
         async with self._overlaid() as overlay:
-            return await aside(overlay.commit, patch, unsafe, large=True)
+            return await aside(overlay.commit, patch, unsafe, paths, large=True)
 
-    async def discard(self) -> None:
+    async def discard(self, paths: Collection[str] | None = None) -> None:
         """Undo the changes: the session sees the workspace as it is.
+
+        Args:
+            paths: Files, and folders with all that is in them, that the session is to see as they are now, also if
+                others have changed them; `None`: all.
 
         Raises:
             RequestError: As `changes`.
             SandboxUnavailable: As `changes`.
         """
         async with self._overlaid() as overlay:
-            await run_uncancellable(asyncio.to_thread(overlay.discard))
+            await run_uncancellable(asyncio.to_thread(overlay.discard, paths))
 
     async def put(self, name: str, content: bytes) -> None:
         """Write a file into the workspace of a fork, or of a session with `workspace_mode="overlay"`, as its change.

@@ -385,3 +385,52 @@ async def test_a_session_without_an_overlay_says_what_is_missing(tmp_path: Path)
     await session.close()
     with pytest.raises(RequestError, match="never started"):
         await session.diff()
+
+
+@on_both_shapes
+async def test_some_paths_are_written_or_taken_back_and_the_others_stay(place: Place, tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    before = content(folder)
+    async with overlay(place, folder) as sandbox, sandbox.session() as session:
+        await ok(session, CHANGE_ALL)
+        everything = await session.diff()
+        for paths in (["a/b"], ["sub/moved here.txt"], ["was a file/now", "was a folder"]):
+            patch = await session.diff(paths)
+            assert patch.parts.items() <= everything.parts.items()
+            with pytest.raises(RequestError, match="after this diff"):
+                await session.commit(patch)
+            await session.commit(patch, paths=paths)
+        now = content(folder)
+        gone = {"moved.txt", "was a file", "was a folder/in it"}
+        assert now == {path: each for path, each in before.items() if path not in gone} | {
+            "a/b/c/d": (b"d\n", True),
+            "sub/moved here.txt": (b"move me\n", False),
+            "was a file/now": (b"1", False),
+            "was a folder": (b"file\n", False),
+        }
+        await session.discard(["notes.txt", "old", "gone", "hard link"])
+        left = {change.path for change in await session.changes()}
+        assert left.isdisjoint(["notes.txt", "old/deep/x", "old/y", "gone", "hard link", "a/b/c/d"])
+        assert {"dos.txt", "latin", "tool.sh"} <= left
+        assert await ok(session, "print(open('old/deep/x').read(), open('gone').read())") == "x\n gone\n\n"
+        with pytest.raises(RequestError, match=r"Nothing has changed at notes\.txt"):
+            await session.diff(["notes.txt"])
+
+
+@on_both_shapes
+async def test_a_file_that_others_have_changed_is_taken_over_and_changed_again(place: Place, tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    async with overlay(place, folder) as sandbox, sandbox.session() as session:
+        await ok(session, "open('notes.txt', 'a').write('ours\\n'); open('new', 'w').write('ours')")
+        await session.commit()
+        (folder / "notes.txt").write_text("theirs\n")
+        (folder / "new").unlink()
+        await session.discard(["notes.txt", "new"])
+        assert not await session.changes()
+        assert (
+            await ok(session, "import os\nprint(open('notes.txt').read(), os.path.exists('new'))") == "theirs\n False\n"
+        )
+        await ok(session, "open('notes.txt', 'a').write('ours\\n'); open('new', 'w').write('again')")
+        await session.commit()
+        assert (folder / "notes.txt").read_text() == "theirs\nours\n"
+        assert (folder / "new").read_text() == "again"

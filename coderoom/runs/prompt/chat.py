@@ -26,6 +26,7 @@ from coderoom.runs.durable import Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, UNDONE_IN, without_files
+from coderoom.runs.prompt.edits import Edits
 from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
 from coderoom.runs.said import Said
@@ -66,6 +67,8 @@ _GIVEN_TO_TEAMS: Final = (
 )
 """What the options of the chat say for all of its teams."""
 _LONGEST_TASK: Final = 60
+_MOST_LINES: Final = 400
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass
@@ -117,6 +120,7 @@ class Chat:
         files_before: The files of the working folder when the chat began.
         is_working: Whether the team works on a task.
         got: Called with what a person has said meanwhile, without the files, once an agent has got it.
+        edits: What code has changed in an overlay, and what becomes of it.
     """
 
     def __init__(self, run: Run, console: Console, view: RunView) -> None:
@@ -131,12 +135,14 @@ class Chat:
         self.files_before: Facts = {}
         self.is_working = False
         self.got: Callable[[str], None] = lambda words: None
+        self.edits = Edits(self)
         self._console = console
         self._marks: list[Mark] = []
         self._first: Mark | None = None
 
     def begin(self) -> None:
         """Note the files at the beginning."""
+        self.edits.note_team()
         self.files_before = {} if self.folder is None else without_own(facts_of(self.folder))
 
     async def repeat(self) -> None:
@@ -162,6 +168,14 @@ class Chat:
         executors = [each for each in self._executors() if isinstance(each, SandboxCodeExecutor)]
         return next((each for each in executors if each.workspace_mode == "overlay"), None)
 
+    @property
+    def writes_directly(self) -> bool:
+        """Whether some code of the team could write to the working folder itself."""
+        return not all(
+            isinstance(each, SandboxCodeExecutor) and each.workspace_mode == "overlay" and each.wall != "none"
+            for each in self._executors()
+        )
+
     def say(self, text: str, style: str = "", *, folds: bool = True) -> None:
         """Show a text, which need not be ours; long lines are folded, unless they are code."""
         self._console.print(Text(visible(text), style=style), soft_wrap=not folds)
@@ -181,9 +195,11 @@ class Chat:
         """Run a task, with what goes with it."""
         self.is_working = True
         try:
-            return await self._go(words)
+            record = await self._go(words)
         finally:
             self.is_working = False
+        await self.edits.show()
+        return record
 
     async def _go(self, words: str) -> RunRecord:
         run, request = self.run, self.run.prepared.request
@@ -191,6 +207,7 @@ class Chat:
         if self.files:
             task += f"{FILES_IN}{', '.join(self.files)}"
         record = run.record_of(task if self.spent else request.with_files(task))
+        await self.edits.refresh()
         await self._mark(words)
         self.files, self.told = [], []
         self.begun = True
@@ -270,7 +287,6 @@ class Chat:
             run.log.discard()
             await close_team(new.team)
             raise
-        await old.catch_up()
         kept = hand_over_sessions(old.prepared.team, new.team)
         await close_team(old.prepared.team)
         run.recorder = old.recorder
@@ -282,6 +298,7 @@ class Chat:
         if asked:
             self.told.append(_earlier(old.prepared.record.team, asked))
         self.run, self.begun, self._marks = run, False, []
+        self.edits.note_team()
         self.say(f"The next task goes to the team {name}. {'' if kept else _ANEW}".rstrip(), "dim")
 
     async def undo(self, *, force: bool = False) -> list[str]:
@@ -356,9 +373,8 @@ class Chat:
         Raises:
             RequestError: There is no copy of the files of then.
         """
-        overlaid = self.overlaid()
-        if overlaid is not None:
-            return str(await overlaid.diff()).splitlines()
+        if self.overlaid() is not None:
+            return await self.edits.diff()
         if self._first is None:
             return []
         mark = self._first if whole or not self._marks else self._marks[-1]
@@ -367,22 +383,35 @@ class Chat:
             raise RequestError(" ".join(["There is no copy of the files before the task.", *mark.lost]))
         return await asyncio.to_thread(lambda folder: list(diff_of(files.folder, folder)), self.folder)
 
-    async def apply(self) -> list[str]:
-        """Write what code has changed into a working folder that stays as it is otherwise.
+    def forget_marks(self) -> None:
+        """No task is undone any more: what is in the folder stays there."""
+        self._marks.clear()
 
-        Returns:
-            What is written, and what is not.
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a task to undo."""
+        return bool(self._marks)
 
-        Raises:
-            RequestError: The changes are in the folder already, or somebody else has changed the same files.
-        """
-        overlaid = self.overlaid()
-        if overlaid is None:
-            raise RequestError("Nothing is kept apart from the working folder: what code changes is there at once.")
-        changes = await overlaid.changes()
-        committed = await overlaid.commit(await overlaid.diff())
-        self._marks.clear()  # What is in the folder stays there.
-        return [*str(changes).splitlines(), f"Written into {self.folder}.", *map(str, committed.refused)]
+    def tell(self, text: str) -> None:
+        """Have the model told something with the next task, also if the chat goes on elsewhere."""
+        self.told.append(f"\n\n{text}")
+        self.run.log.add_said(Said("left", self.told[-1]))
+
+    async def ask_beside(self, question: str) -> str:
+        """Ask the team's model something beside the conversation; Ctrl-C ends it."""
+        token = CancellationToken()
+        with route_signals(token.cancel):
+            answer, record = await self.run.ask_beside(question, token)
+        self.spent.append(record)
+        return answer
+
+    def show_diff(self, lines: Sequence[str]) -> None:
+        """Show a diff, of which only the first lines may be shown."""
+        for line in lines[:_MOST_LINES]:
+            style = "bold" if line[:3] in ("+++", "---") else _DIFF_STYLES.get(line[:1], "")
+            self.say(line, style, folds=False)
+        if len(lines) > _MOST_LINES:
+            self.say(f"… and {len(lines) - _MOST_LINES:,} more lines", "dim")
 
     def _executors(self) -> list[Any]:
         return executors_of(self.run.prepared.team)

@@ -31,16 +31,16 @@ from coderoom.runs.record import RunRecord
 from coderoom.runs.said import Said
 from coderoom.runs.story import USER, Output, Story, Streamed, Summary, Thought, Words
 from coderoom.runs.workspace import copy_in
+from coderoom.sandbox import map_code
 
 if TYPE_CHECKING:
     from coderoom.runs.prompt.chat import Chat
 
 _MENTIONED: Final = re.compile(r"(?<!\S)@(\S+)")
 _MOST_LISTED: Final = 200
-_MOST_LINES: Final = 400
+_MAP_TOKENS: Final = 2_000
 _LONGEST_TITLE: Final = 200
 _YES: Final = "The person has agreed to all code beforehand, by /approve always."
-_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _MOST_BYTES: Final = 64 << 20
 
 
@@ -187,6 +187,13 @@ async def _files(chat: Chat, argument: str) -> None:
         chat.say(f"Deleted since the chat began: {', '.join(gone[:_MOST_LISTED])}", "dim")
 
 
+async def _map(chat: Chat, argument: str) -> None:
+    result = await chat.look(map_code(_MAP_TOKENS))
+    if result.outcome is not Outcome.OK:
+        raise RequestError("There is no map here: it is made in a sandbox of CPython with a folder.")
+    chat.say(result.output.strip() or "There are no files.", folds=False)
+
+
 async def _model(chat: Chat, argument: str) -> None:
     if argument:
         await chat.use_model(argument)
@@ -317,6 +324,9 @@ def _write(name: str, text: str) -> None:
 async def _undo(chat: Chat, argument: str) -> None:
     if argument not in ("", "force"):
         raise RequestError("Write /undo, or /undo force where files were changed by others since.")
+    if chat.edits.has_commits and not chat.can_undo:
+        await chat.edits.undo_commit()
+        return
     for line in await chat.undo(force=bool(argument)):
         chat.say(line)
 
@@ -326,19 +336,22 @@ async def _diff(chat: Chat, argument: str) -> None:
         raise RequestError(
             "Write /diff for the changes since the last task began, or /diff chat for those of the chat."
         )
-    lines = await chat.diff(whole=bool(argument))
-    for line in lines[:_MOST_LINES]:
-        style = "bold" if line[:3] in ("+++", "---") else _DIFF_STYLES.get(line[:1], "")
-        chat.say(line, style, folds=False)
-    if not lines:
+    if lines := await chat.diff(whole=bool(argument)):
+        chat.show_diff(lines)
+    else:
         chat.say("Nothing has changed.")
-    elif len(lines) > _MOST_LINES:
-        chat.say(f"… and {len(lines) - _MOST_LINES:,} more lines", "dim")
 
 
 async def _apply(chat: Chat, argument: str) -> None:
-    for line in await chat.apply():
-        chat.say(line)
+    await chat.edits.apply(argument)
+
+
+async def _drop(chat: Chat, argument: str) -> None:
+    await chat.edits.drop(argument)
+
+
+async def _commit(chat: Chat, argument: str) -> None:
+    await chat.edits.commit(argument)
 
 
 def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Sequence[str] = ()) -> None:
@@ -367,11 +380,18 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "!": Command("COMMAND", "Runs a shell command there, in the same way.", _shell),
     "/vars": Command("", "Lists the variables of the session.", _vars),
     "/files": Command("", "Lists the files of the working folder, and which are new or changed.", _files),
+    "/map": Command("", "Shows a map of the repository: files, the most used first, and what they define.", _map),
     "/diff": Command(
         "[chat]", "Shows what changed in the working folder since the last task, or the chat, began.", _diff
     ),
-    "/apply": Command("", "Writes changes that an overlay keeps apart into the working folder.", _apply),
-    "/undo": Command("[force]", "Goes back to before the last task: conversation, variables and files.", _undo),
+    "/apply": Command(
+        "[each|PATH…]", "Writes changes that an overlay keeps apart into the folder: all, or some.", _apply, paths
+    ),
+    "/drop": Command("PATH…", "Takes back what an overlay keeps apart at these paths.", _drop, paths),
+    "/commit": Command("[MESSAGE]", "Commits with git what was written, else all that is kept apart.", _commit),
+    "/undo": Command(
+        "[force]", "Goes back to before the last task, or takes the commit back that was made since.", _undo
+    ),
     "/model": Command("[NAME]", "Shows the models, or goes on with another one.", _model),
     "/team": Command("[NAME]", "Shows the team, or goes on with another one in the same folder.", _team, teams),
     "/approve": Command("[ask|always|team]", "Shows or sets whether you are asked before code runs.", _approve),

@@ -27,7 +27,12 @@ _ASKS_HELP: Final = ("help", "?")
 
 
 async def chat(
-    run: Run, console: Console, *, owns_process: bool = False, opener: Sequence[str] | None = None
+    run: Run,
+    console: Console,
+    *,
+    owns_process: bool = False,
+    opener: Sequence[str] | None = None,
+    commits: bool = False,
 ) -> list[RunRecord]:
     """Read tasks and commands from standard input, a line each, until there is none.
 
@@ -36,6 +41,7 @@ async def chat(
         console: Where to show the runs.
         owns_process: Whether the process does nothing else, so that no child process may outlive the chat.
         opener: The command that opens pictures which the code has made; `None`: they are not opened.
+        commits: Whether to ask after each task whether what it has changed is committed.
 
     Returns:
         The records of the tasks; of a chat that goes on, those of the new ones.
@@ -53,12 +59,12 @@ async def chat(
         reader.gives = partial(_give, chatting)
         chatting.got = reader.got
         with pausing_for_questions(chatting.view.pause):
-            await _chat(chatting, run, reader, owns_process)
+            await _chat(chatting, run, reader, owns_process, commits)
     repeated = set(map(id, chatting.repeated))
     return [record for record in chatting.records if id(record) not in repeated]
 
 
-async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) -> None:
+async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool, commits: bool) -> None:
     record = run.prepared.record
     if owns_process:
         adopt_orphans()
@@ -73,6 +79,8 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
                 run.log.end(record)
                 raise
         chatting.begin()
+        if commits:
+            await chatting.edits.commit_tasks()
         if not run.task and sys.stdin.isatty():
             chatting.say(reader.how, "dim")
         line, is_task = run.task or await _ask(reader), bool(run.task)
@@ -84,6 +92,7 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
                     break  # Ctrl-C ends a list of tasks; a person is asked for another one.
                 reader.take_back()
             line, is_task = await _ask(reader), False
+        await chatting.edits.leave()
         if chatting.begun and reader.region is not None and chatting.run.log.run:
             chatting.say(f"To go on with this chat: coderoom chat --resume {chatting.run.log.run}", "dim")
     finally:

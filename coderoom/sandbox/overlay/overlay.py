@@ -86,11 +86,11 @@ class Overlay:
         more = () if plan.complete else (f"more than {len(plan.differences):,} changes: only these are listed",)
         return Changes(tuple(plan.listed()), (*plan.left_out, *more))
 
-    def diff(self) -> Patch:
-        """The changes as a unified diff."""
-        plan = Plan.of(self.layer)
+    def diff(self, paths: Collection[str] | None = None) -> Patch:
+        """The changes as a unified diff; see `Session.diff`."""
+        plan = Plan.of(self.layer).only(paths)
         left_out = [*plan.left_out, *([] if plan.complete else ["there are more changes than can be listed"])]
-        effort, texts, size, to_read = Effort(_STEPS), [], 0, _MOST_READ
+        effort, texts, size, to_read = Effort(_STEPS), dict[str, str](), 0, _MOST_READ
         shown: dict[str, bytes] = {}
         changes = list(plan.listed())
         for change in sorted(changes, key=lambda change: change.kind != "deleted"):
@@ -126,13 +126,15 @@ class Overlay:
                 continue
             if new is not None and after is not None:
                 shown[path] = new.content if after.kind == "link" else digest(Content(new.content).open(path))
-            texts.append(text)
+            texts[path] = text
         said = [f"# Left out: {each}\n" for each in left_out]
-        return Patch("".join([*said, *texts]), tuple(left_out), plan.state(shown))
+        return Patch("".join([*said, *texts.values()]), tuple(left_out), plan.state(shown), texts)
 
-    def commit(self, patch: Patch | None = None, unsafe: bool = False) -> Committed:
+    def commit(
+        self, patch: Patch | None = None, unsafe: bool = False, paths: Collection[str] | None = None
+    ) -> Committed:
         """Write the changes into the folder; see `Session.commit`."""
-        plan = Plan.of(self.layer)
+        plan = Plan.of(self.layer).only(paths)
         _check_state(plan, patch, {})
         if not plan.complete:
             raise RequestError(f"There are more than {len(plan.differences):,} changes, too many to write them back.")
@@ -169,9 +171,18 @@ class Overlay:
             plan.left_out,
         )
 
-    def discard(self) -> None:
-        """Make the session's files those of the folder again."""
-        self._return_to({}, self.layer.lower)
+    def discard(self, paths: Collection[str] | None = None) -> None:
+        """Make the session's files those of the folder again; see `Session.discard`."""
+        if paths is None:
+            self._return_to({}, self.layer.lower)
+            return
+        lower = self.layer.lower
+        wanted: dict[str, tuple[Node | None, Source]] = {
+            path: (lower.node(path), lower) for path in {*paths, *Plan.of(self.layer).chosen(paths)}
+        }
+        self._make(wanted)
+        for path, (there, _) in wanted.items():
+            self.layer.note(path, there, self.layer.read.node(path))
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file where the session has its changes, with the folders above it.
@@ -215,6 +226,10 @@ class Overlay:
         for path, node in nodes.items():
             if now.nodes.get(path, nodes) != node and not (node is not None and node.kind == "other"):
                 wanted[path] = node, source
+        self._make(wanted)
+
+    def _make(self, wanted: Mapping[str, tuple[Node | None, Source]]) -> None:
+        """Make files of the session what is wanted."""
         try:
             with as_owner_of(self.layer.read.fd):
                 write(self.layer.write, wanted, undoes=False)

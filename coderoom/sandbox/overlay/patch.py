@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coderoom.sandbox.overlay.myers import Block, Effort, same_lines
@@ -25,11 +25,13 @@ class Patch:
         text: The diff; contents that are not UTF-8 text are binary patches in it.
         left_out: What is not in it, and why.
         state: What `commit` knows the files by, so that it writes none that was changed after this.
+        parts: The part of the diff for each path.
     """
 
     text: str
     left_out: tuple[str, ...] = ()
     state: str = field(default="", repr=False, compare=False)
+    parts: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from coderoom._util.text import OUTPUTS
+from coderoom.errors import RequestError
 from coderoom.sandbox.overlay.changes import Change
 from coderoom.sandbox.overlay.layers import Layer
 from coderoom.sandbox.overlay.patch import quoted
@@ -72,6 +73,29 @@ class Plan:
             except OSError as error:
                 left_out.append(f"{quoted(path)}: {error.strerror}")
         return cls(layer, differences, tuple(left_out), found.complete)
+
+    def only(self, paths: Collection[str] | None) -> Plan:
+        """The part that is about some paths, with the new folders that these are in; `None`: all of it.
+
+        Raises:
+            RequestError: At a path, nothing has changed.
+        """
+        if paths is None:
+            return self
+        for path in paths:
+            if not any(_is_in(each, {path}) for each in self.differences):
+                raise RequestError(f"Nothing has changed at {quoted(path)}.")
+        chosen = self.chosen(paths)
+        above = {path[:at] for path in chosen for at, each in enumerate(path) if each == "/"}
+        chosen |= {path for path in above & self.differences.keys() if self.differences[path].after is not None}
+        return replace(self, differences={path: each for path, each in self.differences.items() if path in chosen})
+
+    def chosen(self, paths: Collection[str]) -> set[str]:
+        """What differs at these paths, and below those that are folders; both paths of what was renamed."""
+        moved = self._moved()
+        wanted = {*paths, *(old for new, old in moved.items() if _is_in(new, paths))}
+        wanted |= {new for new, old in moved.items() if _is_in(old, paths)}
+        return {path for path in self.differences if _is_in(path, wanted)}
 
     def listed(self, refused: Mapping[str, str] | None = None) -> Iterator[Change]:
         """The changes as people see them: with renames, and with folders only where they are all there is."""
@@ -200,6 +224,10 @@ def _same(layer: Layer, path: str, before: Node | None, after: Node | None) -> b
     if before.kind == "folder":
         return True
     return before.size == after.size and same_content(lower.open(path), read.open(path))
+
+
+def _is_in(path: str, paths: Collection[str]) -> bool:
+    return path in paths or any(path[:at] in paths for at, each in enumerate(path) if each == "/")
 
 
 def content_of(tree: Tree, path: str, node: Node | None) -> bytes:
