@@ -14,6 +14,7 @@ REFUSED = "pay(to='Bob', amount=900) was not allowed by a person at the terminal
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Functions of a team file")
 def test_a_person_is_shown_the_code_once_and_their_answers_are_told(tmp_path: Path) -> None:
     env = {"CODEROOM_JOURNAL": str(tmp_path / "journal.sqlite3")}
     examples = ROOT / "examples"
@@ -26,9 +27,8 @@ def test_a_person_is_shown_the_code_once_and_their_answers_are_told(tmp_path: Pa
     )
     assert ran.stderr.count("| for to, amount in open_bills().items():") == 1
     assert ran.stderr.count("| 3: print(pay(to, amount))") == 1
-    for arguments in (["show"], ["show", "--html", "-"], ["export", "--as", "markdown"]):
-        told = " ".join(
-            unescape(coderoom("runs", arguments[0], "last", *arguments[1:], cwd=tmp_path, env=env).stdout).split()
-        )
+    for arguments in (["show", "last"], ["show", "last", "--html", "-"], ["export", "last", "--as", "markdown"]):
+        shown = unescape(coderoom("runs", *arguments, cwd=tmp_path, env=env).stdout)
+        told = " ".join(shown.split())
         assert ALLOWED in told, arguments
         assert REFUSED in told, arguments
