@@ -14,6 +14,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.export.markdown import Content, head_of, heading_of, said_as_markdown
 from coderoom.runs.export.parts import PICTURES, Part, Ran, Said
 from coderoom.runs.export.script import as_comment, named
+from coderoom.runs.tables import without_table
 from coderoom.sandbox import PROGRAMS
 
 _LARGEST_TABLE: Final = 1_000_000
@@ -65,15 +66,25 @@ def _cells(language: str, code: str) -> Iterator[str]:
 
 
 def _outputs(ran: Ran, content: Content) -> Iterator[dict[str, Any]]:
-    stream = "stdout" if ran.outcome == Outcome.OK else "stderr"
+    stream, text = "stdout" if ran.outcome == Outcome.OK else "stderr", ""
     for shown in ran.shown():
         if isinstance(shown, str):
-            yield {"output_type": "stream", "name": stream, "text": _lines(visible(shown))}
+            text += shown
             continue
         kind, data = shown["media_type"], content(shown)
         forms: dict[str, Any] = {"text/plain": [f"{visible(shown['name'])}, {shown['size']:,} bytes"]}
         if data and kind in PICTURES:
             forms[kind] = base64.b64encode(data).decode()
         elif data and shown.get("position") is not None and kind == "text/html" and len(data) <= _LARGEST_TABLE:
-            forms[kind] = _lines(data.decode("utf-8", "replace"))
+            table = data.decode("utf-8", "replace")
+            text = without_table(text, table)
+            forms[kind] = _lines(table)
+        yield from _stream(stream, text)
+        text = ""
         yield {"output_type": "display_data", "data": forms, "metadata": {}}
+    yield from _stream(stream, text)
+
+
+def _stream(name: str, text: str) -> Iterator[dict[str, Any]]:
+    if text.strip():
+        yield {"output_type": "stream", "name": name, "text": _lines(visible(text))}

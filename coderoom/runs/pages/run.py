@@ -32,6 +32,7 @@ from coderoom.runs.pages.run_story import FOOLED, Mark, outline_html
 from coderoom.runs.pages.run_time import time_html
 from coderoom.runs.pages.run_told import ToldRun
 from coderoom.runs.record import network_in, network_words, output_beside, why_failed
+from coderoom.runs.tables import without_table
 from coderoom.steps import CODE, MODEL
 
 STYLES: Final = ("run.css",)
@@ -41,6 +42,8 @@ _LONGEST_HEADING: Final = 200
 _LONGEST_TITLE: Final = 80
 _MOST_SHOWN: Final = 6
 """Files beside the answer."""
+_File = tuple[Mapping[str, Any], bytes]
+"""A file as the journal has it, and its content."""
 _MOST_PRINTED: Final = 12
 """Lines of output under the answer that are not folded."""
 _MANY: Final = 300
@@ -151,7 +154,9 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
     words = prose_html(answer)
     if entry.command == "solve" and (codes := facts.get("implementations")):
         words = code_html("\n\n\n".join(code.strip() for code in codes.values()), facts.get("language", "python"))
-    shown, printed = "".join(_shown(journal, entry, steps)), folded_html(output) if output.strip() else ""
+    files = _shown(journal, entry, steps)
+    shown, output = "".join(file_html(*each) for each in files), _without_tables(output, files)
+    printed = folded_html(output) if output.strip() else ""
     if output.count("\n") > _MOST_PRINTED:
         printed = f"<details><summary>output, {counted(output.count(chr(10)), 'line')}</summary>{printed}</details>"
     if words or shown or printed:
@@ -227,19 +232,26 @@ def _checked(entry: RunEntry, told: ToldRun) -> Iterator[str]:
         yield badge(("approved" if facts["approved"] else "not approved") + who, "good" if facts["approved"] else "bad")
 
 
-def _shown(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
+def _shown(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> list[_File]:
     """The pictures and tables that the code has shown last; a notebook shows its own in their places."""
     if entry.command == "exec":
-        return
+        return []
     found: dict[str, Mapping[str, Any]] = {}
     for step in steps:
         for file in (step.result.get("artifacts") or ()) if step.kind == CODE else ():
             if is_picture(file) or file.get("position") is not None:
                 found.pop(file["name"], None)
                 found[file["name"]] = file
-    for file in list(found.values())[-_MOST_SHOWN:]:
-        if data := journal.content(entry.id, file.get("hash") or ""):
-            yield file_html(file, data)
+    files = ((file, journal.content(entry.id, file.get("hash") or "")) for file in list(found.values())[-_MOST_SHOWN:])
+    return [(file, data) for file, data in files if data]
+
+
+def _without_tables(output: str, files: Sequence[_File]) -> str:
+    """The output without the texts of tables that are shown beside it."""
+    for file, data in reversed(files):
+        if file["media_type"] == "text/html" and (place := file.get("position")) is not None:
+            output = without_table(output[:place], data.decode("utf-8", "replace")) + output[place:]
+    return output
 
 
 def _files(files: Sequence[str]) -> str:

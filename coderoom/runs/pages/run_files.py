@@ -8,11 +8,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from coderoom.runs.pages.frame import NO_LOOK_UPS, code_html, prose_html, text_html
+from coderoom.runs.tables import rows_of
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _LARGEST_SHOWN: Final = 500_000
@@ -72,10 +72,8 @@ def _shown(artifact: Mapping[str, Any], data: bytes) -> str:
 
 def _html(text: str, name: str) -> str:
     """HTML that code has displayed: a plain table as one of ours, all else in a frame."""
-    parser = _Table()
-    parser.feed(text)
-    if parser.is_plain and parser.rows:
-        return table_html(parser.rows, name)
+    if rows := rows_of(text):
+        return table_html(rows, name)
     # It may be anything: nothing in it runs, and it reaches nothing.
     height = min(30, 2.5 + 1.4 * text.count("<tr"))
     source = escape(_FRAME + _REACHING.sub("&lt;", text))
@@ -131,35 +129,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class _Table(HTMLParser):
-    """Reads HTML that is one table of texts, as pandas writes it."""
-
-    _INSIDE: Final = frozenset({"div", "style", "table", "thead", "tbody", "tr", "th", "td", "p"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.is_plain = True
-        self._tables = 0
-        self._inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._tables += tag == "table"
-        is_known = tag in self._INSIDE and not any(name in ("rowspan", "colspan") for name, _ in attrs)
-        self.is_plain = self.is_plain and is_known and self._tables <= 1
-        self._inside = tag
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("th", "td") and self.rows:
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside in ("th", "td") and self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data
-        elif self._inside not in ("style", "p") and data.strip():
-            self.is_plain = False

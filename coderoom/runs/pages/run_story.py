@@ -43,6 +43,7 @@ from coderoom.runs.story import (
     Verdict,
     Words,
 )
+from coderoom.runs.tables import without_table
 from coderoom.sandbox import NetworkUse
 from coderoom.steps import MODEL
 
@@ -306,10 +307,14 @@ class StoryHtml:
         parts, begin = list[str](), 0
         for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
             end = len(output) if file.get("position") is None else file["position"]
-            if output[begin:end].strip():
-                parts.append(folded_html(output[begin:end], style))
+            data = self._journal.content(self._entry.id, file.get("hash") or "")
+            text = output[begin:end]
+            if file["media_type"] == "text/html" and file.get("position") is not None:
+                text = without_table(text, data.decode("utf-8", "replace"))
+            if text.strip():
+                parts.append(folded_html(text, style))
             begin = max(begin, end)
-            parts.append(file_html(file, self._journal.content(self._entry.id, file.get("hash") or "")))
+            parts.append(file_html(file, data))
         if output[begin:].strip():
             parts.append(folded_html(output[begin:], style))
         elif not output.strip():
