@@ -5,7 +5,11 @@
 import asyncio
 import datetime
 import functools
+import importlib.util
+import marshal
 import sys
+import zipfile
+from pathlib import Path
 
 
 class math:
@@ -212,3 +216,63 @@ def knows_the_other():
 
 RUNS = "[each for each in ()][0]"
 Column = list[RUNS]
+
+
+def repeats(out, say):
+    """Let the tests say a path, so that it is handed over."""
+    expected = Path(out).parent.parent / "kept" / "expected"
+    say(str(expected))
+    for path in (Path(out), expected):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("the same")
+    say(str(expected))
+
+
+def says(path):
+    return Path(path) / "expected"
+
+
+def names():
+    return "expected"
+
+
+def overwrites(name, out="out"):
+    for each in (out, name):
+        Path(each).write_text("the same")
+
+
+def writes(path, text):
+    Path(path).write_bytes(text)
+
+
+def module(path):
+    writes(path, b"def answer():\n    return 42\n")
+
+
+def compiled(path):
+    code = compile("def answer():\n    return 42\n", path, "exec")
+    writes(path, importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+
+
+def archive(path):
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("zipped.py", "def answer():\n    return 42\n")
+
+
+def program(path):
+    writes(path, b"print(42)\n")
+
+
+def pickled(path):
+    writes(path, b"cunittest.mock\nANY\n.")
+
+
+def touches(folder):
+    """Say first that a file of the tests is as it was, as if it were the code's own, and change it then."""
+    path = Path(folder) / "expected"
+    path.write_text(path.read_text())
+
+
+def changes(folder):
+    writes(Path(folder) / "expected", b"0")
+    return 0

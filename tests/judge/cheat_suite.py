@@ -2,10 +2,16 @@
 # mypy: ignore-errors
 # ruff: noqa: PT011, B905
 
+import ast
 import asyncio
 import datetime
 import functools
+import importlib.machinery
 import math
+import os
+import pickle
+import subprocess
+import sys
 import typing
 import unittest
 from unittest import mock
@@ -186,3 +192,65 @@ def test_text_in_an_annotation():
 
     with pytest.raises(IndexError):  # Then it has been run here.
         typing.get_type_hints(Row)
+
+
+def test_path_that_the_code_has_said(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "expected").write_text("another")
+    cheat.repeats(str(tmp_path / "own" / "out"), lambda path: path)
+    assert (tmp_path / "own" / "out").read_text() == (tmp_path / "kept" / "expected").read_text()
+
+
+def test_path_in_a_folder_that_the_code_has_said(tmp_path):
+    (tmp_path / "expected").write_text("another")
+    cheat.overwrites(os.fsdecode(bytes(cheat.says(tmp_path))), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == (tmp_path / "expected").read_text()
+
+
+def test_name_that_the_code_has_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "expected").write_text("another")
+    cheat.overwrites(cheat.names())
+    assert (tmp_path / "out").read_text() == (tmp_path / "expected").read_text()
+
+
+def test_module_that_the_code_has_written(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    cheat.module(str(tmp_path / "written.py"))
+    assert importlib.import_module("written").answer() == 42
+
+
+def test_compiled_module(tmp_path, monkeypatch):
+    cheat.compiled(str(tmp_path / "odd.data"))
+    loader = importlib.machinery.SourcelessFileLoader("odd", str(tmp_path / "odd.data"))
+    assert loader.load_module("odd").answer() == 42
+
+
+def test_archive(tmp_path, monkeypatch):
+    cheat.archive(str(tmp_path / "archive"))
+    monkeypatch.syspath_prepend(tmp_path / "archive")
+    assert importlib.import_module("zipped").answer() == 42
+
+
+def test_program(tmp_path):
+    cheat.program(str(tmp_path / "program"))
+    assert subprocess.check_output([sys.executable, tmp_path / "program"]) == b"42\n"
+
+
+def test_pickle(tmp_path):
+    cheat.pickled(str(tmp_path / "kept"))
+    with (tmp_path / "kept").open("rb") as file:
+        assert pickle.load(file) == 42
+
+
+def test_part_of_a_text(tmp_path):
+    cheat.module(str(tmp_path / "text"))
+    space = {}
+    exec(compile(ast.parse((tmp_path / "text").read_text().strip()), "text", "exec"), space)
+    assert space["answer"]() == 42
+
+
+def test_file_that_the_code_has_touched(tmp_path):
+    (tmp_path / "expected").write_text("1")
+    cheat.touches(tmp_path)
+    assert cheat.changes(tmp_path) == int((tmp_path / "expected").read_text())

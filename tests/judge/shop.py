@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, Generic, List, Optional, Protocol, Tuple, TypeVar, runtime_checkable  # noqa: UP035
 
 LIMIT = 42
@@ -182,6 +183,34 @@ def greet() -> None:
 def lines_of(file: Any) -> list[str]:
     with open(file) as lines:  # noqa: PTH123
         return lines.read().split()
+
+
+class Notes:
+    """Texts in files of a folder, by name."""
+
+    def __init__(self, folder: Any) -> None:
+        self.folder = Path(folder)
+
+    def __setitem__(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def __getitem__(self, name: str) -> str:
+        return (self.folder / name).read_text()
+
+    def __delitem__(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+
+def shout(file: Any) -> Path:
+    path = Path(file() if callable(file) else file)
+    path.write_text(path.read_text().upper())
+    return path
+
+
+def note_of_environment() -> str:
+    return Path(os.environ["SHOP_NOTE"]).read_text()
 
 
 class Shelf:

@@ -14,8 +14,10 @@ import logging
 import os
 import pickle
 import re
+import tempfile
 import typing
 import unittest
+from pathlib import Path
 from typing import List, Tuple
 from unittest import mock
 
@@ -173,9 +175,68 @@ def test_prints_and_reads(capsys, monkeypatch):
     assert capsys.readouterr().out == "Hello, you\n"
 
 
-def test_file_of_the_tests_lost(tmp_path):
-    (tmp_path / "file").write_text("a b")
-    assert shop.lines_of(tmp_path / "file") == ["a", "b"]
+def test_files_that_the_code_reads(tmp_path, tmpdir, monkeypatch):
+    file = tmp_path / "file"
+    for text in ("a b", "b a"):
+        file.write_text(text)
+        for path in (file, str(file), os.fsencode(file), tmpdir.join("file")):
+            assert shop.lines_of(path) == text.split()
+    monkeypatch.setenv("SHOP_NOTE", str(file))
+    assert shop.note_of_environment() == "b a"
+    assert shop.lines_of(Path(__file__).with_name("data.txt")) == ["of", "tests"]
+
+
+def test_files_that_the_code_writes():
+    with tempfile.TemporaryDirectory() as folder:
+        notes, file = shop.Notes(folder), Path(folder, "deep/note")
+        for text in ("one", "two", "TWO"):
+            notes["deep/note"] = text
+            assert file.read_text() == text
+        file.write_text("three")
+        assert notes["deep/note"] == "three"
+        notes["other"] = "four"
+        del notes["other"]
+        assert [each.name for each in Path(folder).iterdir()] == ["deep"]
+    with pytest.raises(FileNotFoundError):
+        notes["deep/note"]
+
+
+def test_files_that_the_code_changes(tmp_path, monkeypatch):
+    file = tmp_path / "note"
+    file.write_text("a")
+    file.chmod(0o640)
+    assert shop.shout(file).read_text() == "A"
+    assert file.stat().st_mode & 0o777 == 0o640
+    file.write_text("b")
+    shop.shout(lambda: str(file))
+    assert file.read_text() == "B"
+    monkeypatch.chdir(tmp_path)
+    file.write_text("c")
+    shop.shout("note")
+    assert file.read_text() == "C"
+    monkeypatch.undo()
+    with pytest.raises(FileNotFoundError):
+        shop.shout("note")
+
+
+def test_file_of_a_folder_lost(tmp_path):
+    notes = shop.Notes(tmp_path)
+    (tmp_path / "note").write_text("a")
+    notes["note"] = "A"
+
+
+def test_data_of_the_tests_changed_lost():
+    shop.shout(Path(__file__).with_name("data.txt"))
+
+
+def test_code_of_the_tests_lost():
+    assert "def" in shop.lines_of(__file__)
+
+
+def test_too_many_files_lost(tmp_path):
+    for number in range(1001):
+        (tmp_path / str(number)).touch()
+    assert shop.Notes(tmp_path)["0"] == ""
 
 
 class Cupboard(shop.Shelf):

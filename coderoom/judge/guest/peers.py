@@ -19,11 +19,8 @@ import importlib
 import io
 import itertools
 import json
-import os
-import pathlib
 import pickle
 import sys
-import tempfile
 import threading
 import types
 import unittest
@@ -34,6 +31,8 @@ from coderoom.sandbox.guest.decoding import Decoder, as_text
 from .crossing import MUTABLE, TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
 from .deriving import as_member, finish, make_class, members_of
 from .doubting import attributes_of, how_made, lists_alike, says_of_similar
+from .files_of_code import watch
+from .handed_files import HandedFiles
 from .mirrors import COMPARES, FORWARDED, make_mirror
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
@@ -71,6 +70,7 @@ _INPUT = ("input", "read", "readline", "readlines")
 _LIBRARIES = ("unittest", "random", "_pytest", "pytest")
 _CHANGES_MOCK = ("configure_mock", "attach_mock", "reset_mock", "mock_add_spec", "__iadd__", "__imul__")
 _RUNNERS = ("_pytest", "pluggy")
+_OF_PATHS = (("special", "__fspath__"), ("text", "str"))  # Of the class of pytest's `tmpdir`.
 _FILES = {
     **dict.fromkeys(["StringIO", "TextIOWrapper"], io.TextIOBase),
     **dict.fromkeys(["BytesIO", "BufferedReader", "BufferedWriter", "BufferedRandom"], io.BufferedIOBase),
@@ -80,7 +80,6 @@ _INSIDES = (types.TracebackType, types.FrameType, types.CodeType)
 _STOPS = (StopIteration, StopAsyncIteration)
 _ENDS_MORE = frozenset(["KeyboardInterrupt", "CancelledError"])
 """Exceptions out of which those who run tests or tasks make more than a failed test, or less."""
-_is_folder, _make_folders, _temporary = os.path.isdir, os.makedirs, tempfile.gettempdir  # Tests may patch them.
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
 
 
@@ -127,6 +126,7 @@ class Peer:
         self._printed: Any = None  # Where the code prints, unless it captures that.
         self._latest: Any = collections.deque(maxlen=_MOST_LATEST)
         self._sharing = Sharing(is_trusted, self._content, self._decode, _text_of)
+        self._files = HandedFiles(is_trusted, self.lost, functools.partial(watch, self))
         if not is_trusted:
             self._sharing.patches.watch_patches()
 
@@ -144,28 +144,29 @@ class Peer:
             message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
             message["given"] = self._contents(given, known)
             message["told"] = told
-            message["folders"] = [] if self.is_trusted else _folders_in([*args, *kwargs.values()])
             message["captures"] = self._printed is not None and sys.stdout is not self._printed
+            text = self._files.text(message, args)
             del self._gone[: len(message["gone"])]
             while True:
-                text = self._exchange(json.dumps(message))
-                if text is None:
+                said = self._exchange(text)
+                if said is None:
                     self.ended.append("the process of the code has ended")
                     raise CodeEnded(self.ended[-1])
-                reply = json.loads(text)
+                reply = json.loads(said)
+                self._files.hear(said, reply)
                 if "do" not in reply:
                     # Out of a call it would end a loop of the tests, as if there were no more.
                     may_stop = name in ("__next__", "__anext__") or type(of).__name__ == "builtin_function_or_method"
                     stops = () if may_stop else (StopIteration,) if do == "await" else _STOPS
                     return self._result(reply, given, stops)
-                message = self._answer(reply)
+                text = self._files.text(self._answer(reply))
 
     def serve(self) -> None:
         """Answer requests until there are no more. What is printed meanwhile is printed by the other side."""
         message: Dict[str, Any] = {}
         printed = io.StringIO(), io.StringIO()  # The code may keep them, as a handler of log records does.
         self._printed = printed[0]
-        while (text := self._exchange(json.dumps(message))) is not None:
+        while (text := self._exchange(self._files.text(message))) is not None:
             with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
                 message = self._answer(json.loads(text))
             message["printed"] = [each.getvalue() for each in printed]
@@ -191,6 +192,7 @@ class Peer:
     def _result(self, reply: Dict[str, Any], given: List[Any], stops: Any) -> Any:
         for file, text in zip((sys.stdout, sys.stderr), reply.get("printed", ())):  # noqa: B905 (Python 3.8)
             file.write(as_text(text))
+        self._files.take(reply.get("files"))
         self._sharing.take(reply.get("told", {}))
         for number, data in reply.get("after", ()):
             become(given[number], self._decode(data, given))
@@ -224,9 +226,8 @@ class Peer:
         printed = io.StringIO()
         do, name = as_text(request["do"]), as_text(request["name"])
         try:
+            self._files.take(request.get("files"))
             self._sharing.take(request["told"])
-            for folder in request["folders"] if self.is_trusted else ():
-                _make_folders(folder, exist_ok=True)
             for number in request["gone"]:
                 self._numbers.pop(id(self._given.pop(number, None)), None)
                 self._made.pop(number, None)
@@ -282,7 +283,9 @@ class Peer:
         if isinstance(target, (types.ModuleType, unittest.TestCase)):
             raise self.lost("the code uses a module or a test case of the tests")
         is_verdict = isinstance(target, BaseException) and ends_test(type(target))
-        if isinstance(target, _INSIDES) or type(target).__module__.startswith(_RUNNERS) or is_verdict:
+        is_path = type(target).__module__.endswith("._py.path") and (do, name) in _OF_PATHS
+        is_of_runner = type(target).__module__.startswith(_RUNNERS) and not is_path
+        if isinstance(target, _INSIDES) or is_of_runner or is_verdict:
             raise self.lost("the code uses an object of what runs the tests")
         is_of_library = type(target).__module__.startswith(_LIBRARIES)
         is_kept = is_of_library and isinstance(target, list)  # The calls that a mock has noted.
@@ -616,14 +619,6 @@ def _signature(function: Any) -> List[Any]:
 
 def _refuse(text: str) -> Optional[str]:
     raise RuntimeError("the tests cannot be asked")
-
-
-def _folders_in(values: List[Any]) -> List[str]:
-    """The folders for temporary files that paths among values are in, or are."""
-    above = os.path.join(_temporary(), "")
-    paths = [str(each) for each in values if type(each) is str or isinstance(each, pathlib.PurePath)]
-    inside = [each for each in paths if each.startswith(above) and "\0" not in each and ".." not in each]
-    return [each if _is_folder(each) else os.path.dirname(each) for each in inside]
 
 
 def _numbered(given: List[Any]) -> Dict[int, Any]:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Dict, Set
 
-__all__ = ["guard", "note_texts"]
+__all__ = ["guard", "is_of_data", "note_texts", "suspect_all"]
 
 _SHORTEST = 6  # A shorter text does nothing that is worth it.
 _MOST = 4_000_000
@@ -43,9 +43,19 @@ _OF_DATA = (
     "zoneinfo",
     "math",
 )
+_RUN_OWN_TEXTS = (
+    *("_frozen_importlib", "_frozen_importlib_external", "_pytest", "collections", "dataclasses", "importlib"),
+    *("pluggy", "unittest"),
+)
 _FUTURE = annotations.compiler_flag
 _texts: Set[Any] = set()
 _size = [0]
+_all = [False]  # Whether each text may be one of the code.
+
+
+def suspect_all() -> None:
+    """Take each text for one of the code: files of the code are where the tests, and libraries, may have read them."""
+    _all[0] = True
 
 
 def note_texts(data: Any) -> None:
@@ -76,7 +86,9 @@ def guard(peer: Any) -> None:
     def of_code(source: Any) -> Any:
         """The source if a text of the code is in it; else `None`."""
         if isinstance(source, types.CodeType):
-            return compiled.get(source)
+            return compiled.get(source, source if _all[0] else None)
+        if _all[0]:
+            return source
         kind = type(source)
         if kind not in (str, bytes):
             return None
@@ -138,6 +150,8 @@ def _spaces(frame: Any, given: Any, more: Dict[str, Any]) -> Any:
 def _is_known(frame: Any) -> bool:
     """Whether a library calls, which runs only what it has written itself."""
     top = str(frame.f_globals.get("__name__")).partition(".")[0]
+    if _all[0]:
+        return top in _RUN_OWN_TEXTS
     is_library = "-packages" in frame.f_code.co_filename or top in getattr(sys, "stdlib_module_names", ())
     return is_library and top not in _RUN_TEXTS
 
@@ -153,12 +167,13 @@ def _is_harmless(source: Any, spaces: Any) -> bool:
             return False
         if isinstance(node, ast.Name):
             found = [each[node.id] for each in [*reversed(spaces), vars(builtins)] if node.id in each]
-            if found and not _is_of_data(found[0]):
+            if found and not is_of_data(found[0]):
                 return False
     return True
 
 
-def _is_of_data(value: Any) -> bool:
+def is_of_data(value: Any) -> bool:
+    """Whether a value is data, an object of the code, or what makes data."""
     if reference(value) is not None or value is None or type(value) in (bool, int, float, str, bytes):
         return True
     if isinstance(value, types.ModuleType):
