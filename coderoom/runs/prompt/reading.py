@@ -146,7 +146,7 @@ class Prompt:
         if is_working and self._begin(self.looks, task):
             return
         self._queue.append(task)
-        if is_working and self._begin(self.gives, task):
+        if self._begin(self.gives, task):
             self._given.append(task)
         self._changed.set()
         if not self._is_reading:  # Else it is taken at once.
