@@ -12,7 +12,8 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
 
 from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.agents._user_proxy_agent import cancellable_input
@@ -111,8 +112,14 @@ class QuietRuntime(SingleThreadedAgentRuntime):
                 raise
 
 
+acting_as: Final[ContextVar[str | None]] = ContextVar("coderoom_acting_as", default=None)
+"""The agent whose earlier code runs again in this context; empty if that was a person's."""
+
+
 def current_agent() -> str:
     """The name of the agent whose turn this code is a part of; empty outside of a team."""
+    if (agent := acting_as.get()) is not None:
+        return agent
     try:
         kind = MessageHandlerContext.agent_id().type
     except RuntimeError:

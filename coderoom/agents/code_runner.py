@@ -16,12 +16,13 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import LLMMessage
 
+from coderoom._util.autogen import current_agent
 from coderoom._util.files import write_inside
 from coderoom._util.tasks import aside, await_with_token, is_large, run_uncancellable
 from coderoom._util.text import bound_output, output_name, save_output
 from coderoom.agents.attempt import Attempt, refused
 from coderoom.agents.inverses import Functions, Made, Undone, no_functions, undo
-from coderoom.agents.replay import PastCell, SessionPast, dump_result, load_result, run_again
+from coderoom.agents.replay import PastCell, SessionPast, as_before, dump_result, load_result, run_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
 from coderoom.approval import (
@@ -40,7 +41,7 @@ from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, CallRecorder, ExecutionResult, FunctionCall, OnOutput, RecordedCall
-from coderoom.steps import CODE, branch, cell, note, once, runs_again
+from coderoom.steps import CODE, branch, cell, note, once
 
 _LONGEST_DIFF = 20_000
 _CACHE = re.compile(
@@ -294,7 +295,7 @@ class CodeRunner:
             result = load_result(found)
             past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
             is_lost = result.state_lost and not self._is_overlaid  # Changes of an overlay are not.
-            self.past.known = [] if is_lost else [*self.past.known, (name, branch.get(), past)]
+            self.past.known = [] if is_lost else [*self.past.known, (name, branch.get(), current_agent(), past)]
             self._remember(past, result.state_lost)
             self._note_calls(result.calls, ())
             return result
@@ -347,18 +348,14 @@ class CodeRunner:
         past, self.past.known, self._before, here = self.past.known, [], 0, branch.get()
         if not past or not (getattr(self.given, "state", None) == "session" or self._is_overlaid):
             return
-        for name, there, before in past:
-            cell.set(name)
-            branch.set(there)  # The calls of functions that it made are known as those of its branch.
-            runs_again.set(True)
-            if before.calls and not here:  # It has run again, and was undone: the journal gives each call once.
-                self.recorder.answer_from(before.calls)
-            try:
-                again = await run_again(before, self.executor, cancellation_token)
-            finally:
-                branch.set(here)
-                runs_again.set(False)
-                self.recorder.answer_from(None)
+        for *context, before in past:
+            with as_before(*context):
+                if before.calls and not here:  # It has run again, and was undone: the journal gives each call once.
+                    self.recorder.answer_from(before.calls)
+                try:
+                    again = await run_again(before, self.executor, cancellation_token)
+                finally:
+                    self.recorder.answer_from(None)
             before.calls = before.calls or self.recorder.take()
             if again.remark:
                 note(f"{'What earlier code had set is lost:' if again.cell is None else 'Run again,'} {again.remark}.")

@@ -204,9 +204,8 @@ class CodeActSession:
             self._cells, self._failed = [], 0
             self.forget_variables()
         if kept and result.outcome is Outcome.OK:
-            self._cells.append(
-                PastCell(blocks=list(blocks), calls=list(self._runner.records)).with_output(result.output)
-            )
+            done = PastCell(blocks=list(blocks), calls=list(self._runner.records)).with_output(result.output)
+            self._cells.append(self._runner.past.known_last(blocks) or done)
         elif kept:
             self._failed += 1
         return result
@@ -294,9 +293,8 @@ class CodeActSession:
         if attempt.state_lost:
             self._cells, self._failed = [], 0
             self.forget_variables()
-        known = self._runner.past.known
-        if attempt.outcome is Outcome.OK and known and known[-1][2].blocks == list(attempt.blocks):
-            self._cells.append(known[-1][2])  # Which gets its calls once it has run again.
+        if attempt.outcome is Outcome.OK and (known := self._runner.past.known_last(attempt.blocks)) is not None:
+            self._cells.append(known)  # Which gets its calls once it has run again.
         elif attempt.outcome is Outcome.OK:
             cell = PastCell(blocks=list(attempt.blocks), calls=list(self._runner.records))
             # Of a long output only a part is known.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -12,10 +13,12 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from pydantic import Field, TypeAdapter
 
+from coderoom._util.autogen import acting_as
 from coderoom._util.components import StrictConfig
 from coderoom.agents.inverses import Made
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, ExecutionResult, RecordedCall
+from coderoom.steps import branch, cell, runs_again
 
 if TYPE_CHECKING:
     from coderoom.contracts import Executor  # It imports the judge.
@@ -74,6 +77,22 @@ async def run_again(cell: PastCell, executor: Executor, cancellation_token: Canc
     return Replayed(cell.with_output(result.output), f"{cell.words} gave {before!r} before and {now!r} now")
 
 
+@contextmanager
+def as_before(name: str, there: str, agent: str) -> Iterator[None]:
+    """Have calls of functions be known as those of code with this name, of a branch and an agent."""
+    here = branch.get()
+    cell.set(name)
+    branch.set(there)
+    acting_as.set(agent)
+    runs_again.set(True)
+    try:
+        yield
+    finally:
+        branch.set(here)
+        acting_as.set(None)
+        runs_again.set(False)
+
+
 class AllReplayed(NamedTuple):
     """What came of all code of a session that was run again.
 
@@ -121,13 +140,21 @@ async def run_all_again(
     return replayed
 
 
+async def catch_up(agents: Sequence[Any]) -> None:
+    """Run code again whose results are only known, so that the sessions of coding agents have what it had set."""
+    nothing = [CodeBlock(code="pass", language="python")]
+    for agent in agents:
+        if agent._runner.past.known:
+            await agent.run_given(nothing, CancellationToken(), kept=False)
+
+
 @dataclass
 class SessionPast:
     """What has run in a session.
 
     Attributes:
         known: The code whose results are known from before the run was resumed, which has not run in this session yet,
-            with its names and branches.
+            with its names, branches and agents.
         has_run: Whether code has run.
         count: How much code was to run.
         branchings: How often the session has become one of its forks since it began.
@@ -136,7 +163,7 @@ class SessionPast:
         made: The calls of functions that have an effect still.
     """
 
-    known: list[tuple[str, str, PastCell]] = field(default_factory=list)
+    known: list[tuple[str, str, str, PastCell]] = field(default_factory=list)
     has_run: bool = False
     count: int = 0
     branchings: int = 0
@@ -147,6 +174,11 @@ class SessionPast:
     def copy(self) -> SessionPast:
         """It as it is now."""
         return replace(self, known=list(self.known), cells=list(self.cells), made=list(self.made))
+
+    def known_last(self, blocks: Sequence[CodeBlock]) -> PastCell | None:
+        """The code whose results are known if it is these blocks, and the last of it."""
+        last = self.known[-1][-1] if self.known else None
+        return last if last is not None and last.blocks == list(blocks) else None
 
     def take_made(self, begin: int) -> list[Made]:
         """Take the calls from a place on."""

@@ -20,6 +20,7 @@ from coderoom._util.text import MASK, counted
 from coderoom.agents import HumanApprovedAgent
 from coderoom.agents.base import CodingAgent
 from coderoom.agents.inverses import Undone, undo_since
+from coderoom.agents.replay import catch_up
 from coderoom.approval import Approval, ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
@@ -290,6 +291,11 @@ class Run:
         with observing(self.log):
             return await self.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
 
+    async def catch_up(self) -> None:
+        """Have the sessions of agents what code had set before the run was resumed."""
+        with observing(self.log):
+            await catch_up(coding_agents_of(self.prepared.team))
+
     async def ask_beside(self, question: str, token: CancellationToken) -> tuple[str, RunRecord]:
         """Ask the model of `coder` something that is not part of the conversation, as a step of the run.
 
@@ -312,6 +318,7 @@ class Run:
         Raises:
             RequestError: There is no such model, or it needs something that is missing.
         """
+        await self.catch_up()
         old = self.prepared
         new = replace(old.request, model=said.model, task="", files=(), more_tasks=True).prepare()
         await new.team.load_state(await old.team.save_state())

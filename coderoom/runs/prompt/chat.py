@@ -287,6 +287,7 @@ class Chat:
             run.log.discard()
             await close_team(new.team)
             raise
+        await old.catch_up()
         kept = hand_over_sessions(old.prepared.team, new.team)
         await close_team(old.prepared.team)
         run.recorder = old.recorder
