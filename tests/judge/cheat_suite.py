@@ -254,3 +254,8 @@ def test_file_that_the_code_has_touched(tmp_path):
     (tmp_path / "expected").write_text("1")
     cheat.touches(tmp_path)
     assert cheat.changes(tmp_path) == int((tmp_path / "expected").read_text())
+
+
+def test_text_of_a_class_of_its_own():
+    with pytest.raises(IndexError):
+        eval(cheat.formula())

@@ -20,7 +20,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Generic, List, Optional, Protocol, Tuple, TypeVar, runtime_checkable  # noqa: UP035
+from typing import (  # noqa: UP035
+    Annotated,
+    Any,
+    Generic,
+    List,
+    Optional,
+    Protocol,
+    Tuple,
+    TypeVar,
+    get_type_hints,
+    runtime_checkable,
+)
 
 LIMIT = 42
 OPEN = {"mon": [9]}
@@ -411,3 +422,58 @@ def lose() -> None:
 def coloured(text: str) -> str:
     is_terminal = os.isatty(sys.stdout.fileno()) if os.environ.get("TERM") != "dumb" else False
     return f"<{text}>" if is_terminal and sys.stdout.isatty() else text
+
+
+class Label(str):
+    def shout(self) -> str:
+        return f"{self.upper()}!"
+
+    def title(self) -> str:
+        return f"The {self}"
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+def from_dict(kind: Any, found: dict[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    given = {
+        each.name: from_dict(hints[each.name], found[each.name])
+        if dataclasses.is_dataclass(hints[each.name])
+        else found[each.name]
+        for each in dataclasses.fields(kind)
+        if each.init and each.name in found
+    }
+    return kind(**given)
+
+
+def defaults(kind: Any) -> dict[str, Any]:
+    found = dataclasses.fields(kind)
+    return {each.name: each.default for each in found if each.default is not dataclasses.MISSING}
+
+
+def retried(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call(*args: Any) -> Any:
+        with contextlib.suppress(ValueError):
+            return await function(*args)
+        await asyncio.sleep(0)
+        return await function(*args)
+
+    return call
+
+
+async def together(*work: Any) -> list[Any]:
+    return await asyncio.gather(*work)
+
+
+class Cached:
+    """Keeps what a method returns in the object, under the name of the method."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        found = owner.__dict__[self.function.__name__] = self.function(owner)
+        return found

@@ -1,6 +1,6 @@
 """Tests of `shop`, most of which hold. Those whose names end with `_lost` cannot be separated."""
 # mypy: ignore-errors
-# ruff: noqa: UP006, UP035, UP045, PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
+# ruff: noqa: UP031, PTH118, UP006, UP035, UP045, PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
 
 import asyncio
 import copy
@@ -173,6 +173,23 @@ def test_prints_and_reads(capsys, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda: "you")
     shop.greet()
     assert capsys.readouterr().out == "Hello, you\n"
+
+
+@dataclasses.dataclass
+class Line:
+    name: str
+    count: "int" = 1
+
+
+@dataclasses.dataclass
+class Order:
+    line: "Line"
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+def test_dataclasses_of_the_tests():
+    assert shop.from_dict(Order, {"line": {"name": "nut"}, "notes": ["a"]}) == Order(Line("nut"), ["a"])
+    assert (shop.defaults(Line), shop.defaults(Order)) == ({"count": 1}, {})
 
 
 def test_files_that_the_code_reads(tmp_path, tmpdir, monkeypatch):
@@ -425,3 +442,47 @@ def test_a_terminal(monkeypatch, is_terminal):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.fileno", lambda: 7)
     assert shop.coloured("a") == ("<a>" if is_terminal else "a")
+
+
+def test_texts_of_its_own():
+    label = shop.Label("nut")
+    assert ",".join([label, shop.Colour.RED]) == "nut,red"
+    assert re.sub("n", "c", label) == "cut"
+    assert os.path.join("a", label) == "a/nut"
+    assert (label in "walnut", "wal" + label, "%s %s" % (label, label)) == (True, "walnut", "nut nut")
+    assert (label.shout(), label.title(), label.upper(), type(label) is shop.Label) == ("NUT!", "The nut", "NUT", True)
+    assert {"nut": 1}[label] == 1
+    assert json.dumps([label]) == '["nut"]'
+
+
+def test_awaitables_of_the_tests():
+    called = []
+
+    @shop.retried
+    async def order(item):
+        await asyncio.sleep(0)
+        called.append(item)
+        if len(called) < 2:
+            raise ValueError
+        return len(called)
+
+    async def both():
+        return await shop.together(order("nut"), asyncio.sleep(0, "slept"))
+
+    assert asyncio.run(order("nut")) == 2
+    assert asyncio.run(both()) == [3, "slept"]
+
+
+def test_attributes_in_the_dict_of_an_object():
+    class Basket:
+        counted = 0
+
+        @shop.Cached
+        def size(self):
+            self.counted += 1
+            return 3
+
+    basket = Basket()
+    assert (basket.size, basket.size, basket.counted) == (3, 3, 1)
+    del basket.size
+    assert (basket.size, vars(basket)) == (3, {"counted": 2, "size": 3})

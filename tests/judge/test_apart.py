@@ -35,7 +35,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     files = {"test_shop.py": suite, "data.txt": "of tests"}
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files=files))
-    assert len(verdicts) == 48
+    assert len(verdicts) == 52
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:
@@ -51,7 +51,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
 async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
     verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files={"test_cheat.py": suite}))
-    assert len(verdicts) == 40
+    assert len(verdicts) == 41
     assert not [each.test for each in verdicts if each.passed]
 
 
@@ -211,10 +211,10 @@ def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
 
 
 async def test_each_file_of_tests_counts_and_none_of_the_code_replaces_it(apart: Sandbox) -> None:
-    noon = "import f\nNOON = ''.join([f.NOON])\ndef test_noon(): assert NOON\n"
+    noon = "import f\nNOON = b''.join([f.NOON])\ndef test_noon(): assert NOON\n"
     test = "import f\ndef test_it(): assert f.ONE == 2\n"
     tests = TestFiles(files={"t/test_it.py": test, "t/conftest.py": "", "t/test_noon.py": noon})
-    texts = "ONE = 1\nclass Text(str): pass\nNOON = Text('12:00')\n"
+    texts = "ONE = 1\nclass Text(bytes): pass\nNOON = Text(b'12:00')\n"
     code = {"f.py": texts, "test_it.py": "def test_it(): pass", "conftest.py": "def pytest_pyfunc_call(): return 1"}
     verdicts = await judge_suite(apart, code, tests)
     assert [(each.test, each.passed) for each in verdicts] == [

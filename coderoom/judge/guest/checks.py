@@ -19,7 +19,7 @@ import traceback
 
 from .crossing import is_standard
 from .peers import CannotSeparate, Peer, load, read_from
-from .stand_ins import ask_libraries, encode_stand_ins
+from .stand_ins import ask_for_hints, ask_libraries, encode_stand_ins
 from .texts_of_code import guard, note_texts
 
 TYPE_CHECKING = False
@@ -53,6 +53,8 @@ def serve(exchange: Exchange, files: Dict[str, str]) -> None:
     forget(files)
     peer = Peer(exchange, is_trusted=True)
     read_from(peer)
+    if any("get_type_hints" in each for each in files.values()):
+        ask_for_hints()
     gc.collect()  # The memory of other code that has been served is free again.
     peer.serve()
 

@@ -16,6 +16,7 @@ Beside the tags of `encoding` there are these:
     {"$pattern": ["a+", 32]}                                      {"$alias": [CLASS, [CLASS]]}
     {"$zone": [{"$timedelta": [0, 3600, 0]}, "CET"]}              {"$typing": ["Dict", [CLASS, CLASS]]}
     {"$typing": ["Dict", null]}  an annotation without brackets
+    {"$field": [[7], [], "count", {"$standard": "builtins.int"}, true, ...]}    a field of a dataclass of the tests
     {"$aware": [{"$datetime": "2020-01-01T00:00:00"}, ZONE, 0]}   a time in a zone that is no `timezone`
 """
 
@@ -42,11 +43,13 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 __all__ = [
     "MUTABLE",
     "TAGS_OF_BOTH",
+    "TAGS_OF_TESTS",
     "Writer",
     "become",
     "is_standard",
     "make_empty",
     "mutable",
+    "parts_of_field",
     "standard_class",
     "standard_name",
 ]
@@ -287,6 +290,33 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
 }
 
 
+def parts_of_field(field: Any) -> List[Any]:
+    """What a field of a dataclass is made of."""
+    missing = importlib.import_module("dataclasses").MISSING
+    defaults = [[each] for each in (field.default, field.default_factory)]
+    return [
+        *([] if each[0] is missing else each for each in defaults),
+        *(getattr(field, name, False) for name in _OF_FIELDS),
+        dict(field.metadata),
+        field._field_type.name,
+    ]
+
+
+def _field(reader: Decoder, data: Any) -> Any:
+    dataclasses: Any = importlib.import_module("dataclasses")
+    default, factory, *values, metadata, kind = reader.items(data)
+    given = {"default": default, "default_factory": factory}
+    found = dataclasses.field(metadata=metadata, **{name: each[0] for name, each in given.items() if each})
+    for name, value in zip(_OF_FIELDS, values):  # noqa: B905 (Python 3.8)
+        if hasattr(found, name):
+            setattr(found, name, value)
+    found._field_type = getattr(dataclasses, kind)
+    return found
+
+
+_OF_FIELDS = ("name", "type", "init", "repr", "hash", "compare", "kw_only")
+TAGS_OF_TESTS: Dict[str, Callable[[Decoder, Any], Any]] = {**TAGS_OF_BOTH, "$field": _field}
+"""The tags of what comes from the tests."""
 MUTABLE = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
 
 

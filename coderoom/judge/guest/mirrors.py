@@ -11,10 +11,14 @@ import operator
 import re
 import types
 
+from coderoom.sandbox.guest.decoding import as_text
+
 from .stand_ins import (
     ErrorType,
     MirrorType,
     StandIn,
+    StandInObject,
+    StandInText,
     answer_of,
     ask_of,
     check_lists,
@@ -33,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
-__all__ = ["ARITHMETIC", "COMPARES", "FORWARDED", "make_mirror"]
+__all__ = ["ARITHMETIC", "COMPARES", "FORWARDED", "make_mirror", "make_stand_in"]
 
 COMPARES = {"__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt, "__ge__": operator.ge}
 ARITHMETIC = frozenset(
@@ -156,6 +160,8 @@ def _text_of_error(self: Any) -> str:
     return str(self.__dict__.get("_cr_text", ""))
 
 
+_OF_TEXTS = frozenset(each for each in vars(str) if each[:1] != "_")
+"""The methods of texts, which a class may replace. Special ones are not among them: they would decide."""
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _NATIVE: Dict[str, Any] = {
     "function": types.FunctionType, "method": types.MethodType, "generator": types.GeneratorType,
@@ -193,12 +199,18 @@ def make_mirror(
         space["_cr_beside"] = (*beside, *(more for each in bases for more in getattr(each, "_cr_beside", ())))
         errors = tuple(each for each in bases if issubclass(each, BaseException))
         return ErrorType(described["name"], errors, {**space, **kept})
-    if not any(issubclass(each, StandIn) for each in bases):
-        bases = [StandIn, *bases]
+    is_text = built_in is str and not any(issubclass(each, StandInObject) for each in bases)
+    if is_text or not any(issubclass(each, StandIn) for each in bases):
+        bases = [StandInText if is_text else StandInObject, *bases]
+    is_text = any(issubclass(each, str) for each in bases)
+    for each in _OF_TEXTS.intersection(described["methods"]) if is_text else ():
+        space[each] = _overridden(each)
     if any(issubclass(each, datetime.tzinfo) for each in bases):
         space.update({name: of_zone(name) for name in OF_ZONES})
     space["__slots__"] = ()
-    if built_in is not None:
+    if is_text:
+        space["_cr_is_data"] = True
+    elif built_in is not None:
         seen = type(described["name"], (built_in,), {})
         space.update(__class__=property(lambda self: seen), _cr_is_data=True)  # For `isinstance`.
     for name, exists in names.items():
@@ -237,6 +249,15 @@ def make_mirror(
     for each in registered:
         each.register(mirror)
     return mirror
+
+
+def make_stand_in(mirror: Any, text: Optional[str]) -> Any:
+    """Make a stand-in without its number; `text` is there if it is one."""
+    return object.__new__(mirror) if not issubclass(mirror, str) else str.__new__(mirror, as_text(text))
+
+
+def _overridden(name: str) -> Any:
+    return property(lambda self: StandIn.__getattr__(self, name))
 
 
 def _set_own(function: Any, name: str, value: Any) -> None:

@@ -28,12 +28,23 @@ import weakref
 
 from coderoom.sandbox.guest.decoding import Decoder, as_text
 
-from .crossing import MUTABLE, TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
+from .crossing import (
+    MUTABLE,
+    TAGS_OF_BOTH,
+    TAGS_OF_TESTS,
+    Writer,
+    become,
+    make_empty,
+    mutable,
+    parts_of_field,
+    standard_class,
+    standard_name,
+)
 from .deriving import as_member, finish, make_class, members_of
 from .doubting import attributes_of, how_made, lists_alike, says_of_similar
 from .files_of_code import watch
 from .handed_files import HandedFiles
-from .mirrors import COMPARES, FORWARDED, make_mirror
+from .mirrors import COMPARES, FORWARDED, make_mirror, make_stand_in
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
 from .texts_of_code import note_texts
@@ -55,7 +66,8 @@ _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "context
 _OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
 _OF_OBJECTS = (*_OF_FUNCTIONS[:4], "_fields", "_asdict", "_replace", "_make", "__match_args__", "__len__")
-_OF_THE_CODE = ("names", "call", "item", "plain", "text", "await", "signature", "copy")
+_OF_CLASSES = ("__dataclass_fields__", "__dataclass_params__", "__members__")
+_OF_THE_CODE = ("hints", "names", "call", "item", "plain", "text", "await", "signature", "copy")
 _FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -302,7 +314,8 @@ class Peer:
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
                 allowed = do == "get" and name in names
             else:
-                allowed = name in _OF_OBJECTS or (do == "get" and name in _SPECIAL) or not name.startswith("_")
+                is_special = name in _SPECIAL or name in _OF_CLASSES
+                allowed = name in _OF_OBJECTS or (do == "get" and is_special) or not name.startswith("_")
                 if do == "get" and name == "__dict__":
                     allowed = not any(str(each).startswith("_") for each in getattr(target, name, ["_"]))
         elif do == "special":
@@ -340,6 +353,8 @@ class Peer:
             return _plain(target, name)
         if do == "signature":
             return _signature(target)
+        if do == "hints":
+            return importlib.import_module("typing").get_type_hints(target, include_extras=name == "include_extras")
         if do == "copy":
             return getattr(importlib.import_module("copy"), name)(target)
         if do == "pickle":
@@ -411,9 +426,12 @@ class Peer:
             return {"$error": self._report(value)}
         if isinstance(value, types.TracebackType):
             return None
+        if not self.is_trusted and standard_name(type(value)) == "dataclasses.Field":
+            return {"$field": [self._encode(each) for each in parts_of_field(value)]}
         if isinstance(value, type):
             return {"$class": self._describe(value)}
-        return {"$here": [self._number(value), self._describe(type(value))]}
+        text = [self._encode(str.__str__(value))] if isinstance(value, str) else []
+        return {"$here": [self._number(value), self._describe(type(value)), *text]}
 
     def _number(self, value: Any) -> int:
         number = self._numbers.get(id(value))
@@ -436,7 +454,11 @@ class Peer:
         bases = [standard_name(each) or self._describe(each) for each in kind.__bases__ if each is not object]
         texts = kind.__name__, kind.__qualname__, str(kind.__module__)
         name, qualname, module = [each.encode("ascii", "backslashreplace").decode()[:200] for each in texts]
-        return {"number": number, "name": name, "qualname": qualname, "module": module, "names": names, "bases": bases}
+        found = {"number": number, "name": name, "qualname": qualname, "module": module, "names": names, "bases": bases}
+        if issubclass(kind, str):
+            above = [vars(each) for each in kind.__mro__ if each not in (str, object)]
+            found["methods"] = [each for each in vars(str) if each[:1] != "_" and any(each in own for own in above)]
+        return found
 
     def _report(self, error: BaseException, depth: int = 0) -> Dict[str, Any]:
         """An exception as data."""
@@ -474,24 +496,26 @@ class Peer:
 
     @property
     def _tags(self) -> Dict[str, Any]:
-        tags = TAGS_OF_BOTH if self.is_trusted else _TAGS_OF_CODE
+        tags = TAGS_OF_TESTS if self.is_trusted else _TAGS_OF_CODE
         return {
             **tags,
-            "$here": lambda reader, data: self._stand_in(*data),
+            "$here": lambda reader, data: self._stand_in(*data[:2], *map(reader.read, data[2:])),
             "$class": lambda reader, data: self._mirror(data),
             "$there": lambda reader, data: self._given[data],
             "$shared": lambda reader, data: self._sharing.find(data),
             "$error": lambda reader, data: self._error(data),
         }
 
-    def _stand_in(self, number: int, described: Any) -> Any:
+    def _stand_in(self, number: int, described: Any, text: Optional[str] = None) -> Any:
         mirror = self._mirror(described)
         found = self._stand_ins.get(number)
         if found is None:
             if type.__getattribute__(mirror, "__name__") == "module":
                 found = StandInModule("module", self, number)
             else:
-                found = object.__new__(mirror)
+                found = make_stand_in(mirror, text)
+                if not self.is_trusted:
+                    note_texts(text)
                 object.__setattr__(found, "_cr_number", number)
                 object.__setattr__(found, "_cr_listed", set())
             if number in self._gone:
@@ -513,8 +537,8 @@ class Peer:
                 bases.append(self._mirror(each))
                 continue
             base = standard_class(each)
-            if base in _BASES:
-                built_in = base
+            if base in _BASES or issubclass(base, str):  # Such as `StrEnum`.
+                built_in = base if base in _BASES else str
             elif issubclass(base, BaseException) or base is datetime.tzinfo:
                 bases.append(base)
             elif base.__module__ in _ABSTRACT and hasattr(base, "register"):
@@ -649,6 +673,14 @@ def _wait_for(work: Any) -> Any:
     async def wait() -> Any:
         return await work
 
+    running = asyncio._get_running_loop()
+    if running is not None:  # What is awaited awaits something of the other side, which awaits this.
+        asyncio._set_running_loop(None)
+        try:
+            with contextlib.closing(asyncio.new_event_loop()) as loop:
+                return loop.run_until_complete(wait())
+        finally:
+            asyncio._set_running_loop(running)
     if not _loops:
         _loops.append(asyncio.new_event_loop())
     return _loops[0].run_until_complete(wait())

@@ -26,7 +26,10 @@ __all__ = [
     "Mirrored",
     "StandIn",
     "StandInModule",
+    "StandInObject",
+    "StandInText",
     "answer_of",
+    "ask_for_hints",
     "ask_libraries",
     "ask_of",
     "check_lists",
@@ -99,7 +102,7 @@ def special(value: Any, name: str, *args: Any) -> Any:
 class StandIn:
     """Stands for an object. Names begin with `_cr_`, since all others are those of the object."""
 
-    __slots__ = ("__weakref__", "_cr_is_answer", "_cr_listed", "_cr_number", "_cr_own")
+    __slots__ = ()
     _cr_peer: Any = None
     _cr_names: Any = types.MappingProxyType({})
     _cr_is_named = False
@@ -112,9 +115,7 @@ class StandIn:
         if name in _ARRAYS and name not in self._cr_names:
             raise AttributeError(name)
         if name == "__dict__" and self._cr_peer.is_trusted:
-            own = own_of(self)
-            own.update(ask_of(self, "get", name))
-            return own
+            return _Attributes(self, ask_of(self, "get", name))
         if name in ("all", "any") and _is_answer(self):
             raise refusal(self, "a comparison")
         judges = name in _JUDGES or name in _ARRAYS or (self._cr_is_data and name in _JUDGES_OF_DATA)
@@ -170,6 +171,21 @@ class StandIn:
         return found if found is NotImplemented else not found
 
 
+_SLOTS = ("__weakref__", "_cr_is_answer", "_cr_listed", "_cr_number", "_cr_own")
+
+
+class StandInObject(StandIn):
+    """Stands for an object that is no text."""
+
+    __slots__ = _SLOTS
+
+
+class StandInText(StandIn, str):
+    """Stands for a text of a class of its own: a copy of the text, so that functions in C can use it."""
+
+    __slots__ = _SLOTS
+
+
 def own_of(value: Any) -> Dict[str, Any]:
     """The attributes of an object of the tests that only the code sees, which has set them."""
     try:
@@ -178,6 +194,42 @@ def own_of(value: Any) -> Dict[str, Any]:
         found = {}
         object.__setattr__(value, "_cr_own", found)
     return found
+
+
+class _Attributes(dict):  # type: ignore[type-arg]
+    """The attributes of an object of the tests. Those that the code adds are the object's, unless they are private."""
+
+    def __init__(self, owner: Any, found: Dict[str, Any]) -> None:
+        super().__init__({**own_of(owner), **found})
+        self._owner = owner
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        if name.startswith("_"):
+            own_of(self._owner)[name] = value
+        else:
+            setattr(self._owner, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        if own_of(self._owner).pop(name, self) is self:
+            delattr(self._owner, name)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def setdefault(self, name: str, value: Any = None) -> Any:
+        if name not in self:
+            self[name] = value
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name not in self:
+            return super().pop(name, *default)
+        found = self[name]
+        del self[name]
+        return found
 
 
 def encode_stand_ins() -> None:
@@ -226,6 +278,20 @@ def _ask_library(space: Dict[str, Any], module: str, name: str) -> None:
         return own(*args, **kwargs) if found is None else found[0].ask("library", None, module, (name, *args), kwargs)
 
     space[name] = call
+
+
+def ask_for_hints() -> None:
+    """Let `typing.get_type_hints`, in the process of the code, take classes of the tests, which know their names."""
+    typing: Any = importlib.import_module("typing")
+    own = typing.get_type_hints
+
+    @functools.wraps(own)
+    def get_type_hints(obj: Any, globalns: Any = None, localns: Any = None, include_extras: bool = False) -> Any:
+        if reference(obj) is None or globalns or localns:
+            return own(obj, globalns, localns, include_extras)
+        return ask_of(obj, "hints", "include_extras" if include_extras else "")
+
+    typing.get_type_hints = get_type_hints
 
 
 _unpickles: List[Any] = []

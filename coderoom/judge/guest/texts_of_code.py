@@ -87,6 +87,7 @@ def guard(peer: Any) -> None:
         """The source if a text of the code is in it; else `None`."""
         if isinstance(source, types.CodeType):
             return compiled.get(source, source if _all[0] else None)
+        source = str.__str__(source) if isinstance(source, str) else source
         if _all[0]:
             return source
         kind = type(source)
