@@ -202,7 +202,7 @@ class Edits:
             if answer == "y":
                 await self._write([path], patch)
             elif answer == "drop":
-                await self._executor().discard([path])
+                await self._take_back([path])
 
     async def drop(self, argument: str) -> None:
         """Take changes back, which are not in the folder yet.
@@ -212,6 +212,9 @@ class Edits:
         """
         paths = self._paths(argument)
         await self._executor().diff(paths)  # It refuses what has not changed.
+        await self._take_back(paths)
+
+    async def _take_back(self, paths: Sequence[str]) -> None:
         await self._executor().discard(paths)
         named = _named(paths)
         self._chat.tell(f"The person has taken back what was changed in: {named}")
