@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, TextMessage, UserInputRequestedEvent
@@ -31,8 +31,7 @@ from coderoom.approval import (
     InputFunc,
     ask_approval,
 )
-
-_SETTLE_SECONDS: Final = 0.15
+from coderoom.steps import SETTLE_SECONDS
 
 
 class HumanApprovedAgentConfig(TimedConfig):
@@ -132,8 +131,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
         if self.input_func is self._without_function:
-            # A team passes messages on with a short delay.
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await asyncio.sleep(SETTLE_SECONDS)
             return await self._terminal.decide(request)
         asked = str(uuid.uuid4())
         person = InputApproval(
@@ -147,8 +145,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         message = TextMessage(content=question, source=self.name, metadata={keys.SHOWN: "question"})
         await self._agent.say(message)
         await self._agent.say(UserInputRequestedEvent(request_id=request_id, source=self.name))
-        # A team passes messages on with a short delay.
-        await asyncio.sleep(_SETTLE_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)
 
     async def close(self) -> None:
         """Stop the agent's executor. It starts again if the agent is used again."""

@@ -42,7 +42,7 @@ from coderoom.approval.by_input import InputApproval, InputFunc, first_of
 from coderoom.approval.calls import CallRequest
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
-from coderoom.steps import is_observed
+from coderoom.steps import SETTLE_SECONDS, is_observed
 
 _POLL_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 1_000_000
@@ -142,7 +142,6 @@ _CHOICES_OF_CALLS: Final = (
 )
 _CHOICES_OF_CHANGES: Final = "A reason may follow. [y/N] "
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
-_SETTLE_SECONDS: Final = 0.15
 
 # For the whole process, since all event loops share the terminal.
 _terminal = threading.Lock()
@@ -230,8 +229,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 raise
 
     async def _ask(self, descriptor: int, request: ApprovalRequest, limit: asyncio.Timeout) -> ApprovalResponse:
-        # Time for a program that shows the conversation on the same terminal.
-        await asyncio.sleep(_SETTLE_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)
         await self._show(descriptor, request, request.code)
         editable, made, unclear = not isinstance(request, ChangesRequest), None, 0
         choices = _CHOICES_OF_CALLS if isinstance(request, CallRequest) else _CHOICES

@@ -110,7 +110,7 @@ class RunLog(Writer, StepObserver):
     Attributes:
         known: How many steps, without messages and events, were known at the beginning.
         notes: What the user of a resumed run should know.
-        words_known: How many steps with such words are known and were not repeated yet.
+        words_known: How many steps in which an agent has got words are known and were not repeated yet.
     """
 
     def __init__(

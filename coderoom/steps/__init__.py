@@ -30,9 +30,8 @@ INVERSE_BEGUN: Final = "inverse_begun"
 """The same of a call that undoes another one."""
 WORDS: Final = "words"
 """An agent has got what a person says while the team works."""
-_SETTLE_SECONDS: Final = 0.15
-"""A team passes messages on with a short delay: words come after what was said before."""
-
+SETTLE_SECONDS: Final = 0.15
+"""A team passes messages on with a short delay; so long waits what has to come after them."""
 
 AskedAbout = Literal["code", "call", "changes"]
 """What a person is asked about: code, a call of a function of the host, or changes of files."""
@@ -195,7 +194,7 @@ async def hear(conversation: Callable[[], Awaitable[Sequence[Any]]]) -> list[str
     known: list[str] | None = await aside(_known, WORDS, request)
     words = [text for observer in _observers.get() for text in observer.unheard()] if known is None else known
     if words:
-        await asyncio.sleep(_SETTLE_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)
         keep_step(WORDS, request, words, 0.0, known=known is not None)
     return words
 

@@ -21,10 +21,9 @@ from autogen_core.tools import ToolResult
 
 from coderoom._util.autogen import current_agent, streams
 from coderoom._util.terminal import asking
-from coderoom.steps import CODE, hear, once, write_step
+from coderoom.steps import CODE, SETTLE_SECONDS, hear, once, write_step
 
 _WATCHED: Final = "coderoom_watched"
-_SETTLE_SECONDS: Final = 0.15
 
 Undo = Callable[[], None]
 
@@ -134,8 +133,7 @@ def watch_questions(agent: Any) -> Undo:
 
     async def asked(*arguments: Any, **named: Any) -> str:
         async def ask_now() -> str:
-            # A team passes messages on with a short delay.
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await asyncio.sleep(SETTLE_SECONDS)
             async with asking():
                 answer: str = await ask(*arguments, **named)
             return answer

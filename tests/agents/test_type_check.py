@@ -67,7 +67,7 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
     assert third == "6.0 2.0\n"
     assert "required parameter `x` of function `twice`" in fourth
     assert "Function `twicee` is not defined" in fifth
-    assert last == "\n"  # It is another one by now.
+    assert last == "\n"  # The name is no longer that of the function, whose call would be wrong.
 
 
 async def test_branches_are_checked_too(actor: MakeActor) -> None:

@@ -35,7 +35,6 @@ _MOST_SHOWN: Final = 20_000
 """Characters of a diff that the model gets to describe it."""
 _MOST_OF_A_TASK: Final = 4_000
 _LETTERS: Final = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R"}
-_EACH: Final = ("each", "--each")
 _HOW: Final = "/diff shows them, /apply [each | PATH…] writes them, /commit commits them, /drop PATH takes one back."
 _DESCRIBE: Final = (
     "Write the message of a git commit for the diff below, which was made for this task. The first line has at most "
@@ -177,7 +176,7 @@ class Edits:
             RequestError: Nothing is kept apart, nothing has changed there, or somebody else has changed the files.
         """
         self._executor()
-        if argument.strip() in _EACH:
+        if argument.strip() == "each":
             await self._apply_each()
         elif argument:
             named = self._paths(argument)

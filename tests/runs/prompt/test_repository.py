@@ -98,7 +98,7 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
         "/apply each",
         "n",
         "Go on.",
-        "/apply --each",
+        "/apply each",
         "perhaps",
         "quit",
         "/exit",
