@@ -9,9 +9,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coderoom._util.text import encodable
 from coderoom.errors import RequestError
-from coderoom.runs.git import GitFolder, git
+from coderoom.runs.git import GitFolder, git, names_of
 
 _FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
 
@@ -75,8 +74,7 @@ def undo_commit(known: GitFolder, commit: Commit) -> None:
     if git(known.folder, "for-each-ref", "--contains", commit.name, "refs/remotes"):
         raise RequestError(f"The commit {commit} was pushed: {by_hand}")
     if changed := known.uncommitted(known.folder, commit.paths):
-        named = ", ".join(map(encodable, changed[:10]))
-        raise RequestError(f"Since the commit {commit}, {named} was changed: commit that or undo it first.")
+        raise RequestError(f"Since the commit {commit}, {names_of(changed)} was changed: commit that or undo it first.")
     _git(known, "update-ref", "-m", "coderoom: undo", "HEAD", f"{commit.name}^", commit.name)
     _git(known, "restore", "--source=HEAD", "--staged", "--worktree", *_FROM_INPUT, paths=commit.paths)
 

@@ -12,7 +12,7 @@ from coderoom._util.files import refusing
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
 from coderoom.runs.folders import take
-from coderoom.runs.git import GitFolder, stamp
+from coderoom.runs.git import GitFolder, names_of, stamp
 from coderoom.runs.review import Ask
 from coderoom.sandbox import Changes, Patch
 
@@ -83,13 +83,13 @@ class Delivery:
         if not (self.apply or self.commit):
             return ""
         if self.commit and (dirty := folder.uncommitted(original, paths)):
-            raise RequestError(f"Not written: {_named(dirty)} had changes that are not committed. Commit these first.")
+            raise RequestError(f"Not written: {names_of(dirty)} had changes that are not committed: commit them.")
         assert self.asking is not None
         text = (await asyncio.to_thread(file.read_bytes)).decode("utf-8", "replace")
         if why := await self.asking(f"{verdict}. ")(Changes(()), Patch(text)):
             return why
         if meanwhile := [path for path in paths if stamp(folder.folder, path) != stamp(original, path)]:
-            raise RequestError(f"Not written: somebody has changed {_named(meanwhile)} meanwhile. The patch is kept.")
+            raise RequestError(f"Not written: somebody has changed {names_of(meanwhile)} meanwhile. The patch is kept.")
         commit = folder.make_commit(file, original, changed, paths, message) if self.commit else ""
         with refusing(f"The patch cannot be written into {str(folder.folder)!r}"):
             take(paths, changed, folder.folder)
@@ -107,7 +107,3 @@ def message_of(summary: str, problem: str, verdict: str) -> str:
         title, rest = f"{title[: _LONGEST_TITLE - 1].rsplit(' ', 1)[0]}…", said
     parts = [title, rest.strip()[:_LONGEST_TEXT], verdict]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _named(paths: Sequence[str]) -> str:
-    return ", ".join(encodable(path) for path in paths[:10]) + (f" and {len(paths) - 10} more" if paths[10:] else "")

@@ -12,12 +12,12 @@ import stat
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from coderoom._util.text import encodable
+from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 
 _KEPT: Final = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING", "GIT_EXEC")
@@ -27,6 +27,7 @@ _QUIET: Final = (
     *("-c", "safe.bareRepository=explicit"),  # Files of a repository can look like one, with settings.
 )
 _PATIENCE: Final = 120.0
+_MOST_NAMED: Final = 10
 _SETTINGS: Final = (
     r"^(core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode|excludesfile|attributesfile)"
     r"|(user|author|committer)\.(name|email)|i18n\.commitencoding)$"
@@ -76,6 +77,17 @@ def git(
         said = done.stderr.decode("utf-8", "replace").strip()
         raise GitError(said or f"`git {arguments[0]}` has ended with exit code {done.returncode}.")
     return done.stdout
+
+
+def name_of(path: str) -> str:
+    """A path in one line, for people; names of files can have line breaks, and what controls a terminal."""
+    return visible(encodable(path)).replace("\n", "\u240a")
+
+
+def names_of(paths: Collection[str]) -> str:
+    """Paths for people, the first ten of them."""
+    more = len(paths) - _MOST_NAMED
+    return ", ".join(map(name_of, [*paths][:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def stamp(root: Path, path: str) -> tuple[int, bytes] | None:
@@ -220,7 +232,7 @@ class GitFolder:
                 except GitError as error:
                     raise RequestError(
                         f"There are changes that are not committed, and without these the patch does not apply: "
-                        f"{', '.join(map(encodable, dirty))} ({error})"
+                        f"{names_of(dirty)} ({error})"
                     ) from None
             else:
                 entries = [(path, self._entry(changed, path, write=True)) for path in paths]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 
 from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom._util.terminal import asking
-from coderoom._util.text import bound_output, counted, encodable, visible
+from coderoom._util.text import bound_output, counted
 from coderoom.approval.human import discard_typed_ahead, input_descriptor, read_line, say
 from coderoom.blocks import extract_code_blocks
 from coderoom.errors import RequestError
@@ -23,7 +23,7 @@ from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs.commits import Commit, make_commit, undo_commit
 from coderoom.runs.delivery import message_of
 from coderoom.runs.folders import is_cache
-from coderoom.runs.git import GitFolder, stamp
+from coderoom.runs.git import GitFolder, name_of, names_of, stamp
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import without_files
 from coderoom.runs.prompt.folder import Facts, differing, facts_of, without_own
@@ -194,7 +194,7 @@ class Edits:
         for number, path in enumerate(pending.paths, start=1):
             patch = await self._executor().diff([path])
             self._chat.show_diff(str(patch).splitlines())
-            question = f"Write {_name(path)} ({number} of {len(pending.paths)})? y, n, drop, or quit [y/N/drop/quit] "
+            question = f"Write {name_of(path)} ({number} of {len(pending.paths)})? y, n, drop, or quit [y/N/drop/quit] "
             answer = await _ask(question, ("y", "n", "drop", "quit"))
             if answer == "quit":
                 break
@@ -215,7 +215,7 @@ class Edits:
 
     async def _take_back(self, paths: Sequence[str]) -> None:
         await self._executor().discard(paths)
-        named = _named(paths)
+        named = names_of(paths)
         self._chat.tell(f"The person has taken back what was changed in: {named}")
         self._chat.say(f"As in the folder: {named}")
         self._shown = (await self._pending()).state
@@ -231,7 +231,7 @@ class Edits:
         still = set(await asyncio.to_thread(known.uncommitted, known.folder, self._applied))
         self._applied = {path: each for path, each in self._applied.items() if path in still}
         if self._applied and pending.paths:
-            question = f"Write and commit these, too: {_named(pending.paths)}? y, n, or each [y/N/each] "
+            question = f"Write and commit these, too: {names_of(pending.paths)}? y, n, or each [y/N/each] "
             answer = await _ask(question, ("y", "n", "each"))
             if answer != "n":
                 await self.apply("each" if answer == "each" else "")
@@ -243,12 +243,12 @@ class Edits:
         listed = await asyncio.to_thread(known.uncommitted, known.folder, self._applied)
         nested = [path for path in listed if known.owner(path)]
         if nested:
-            self._chat.say(f"Not committed, since they are in another repository: {_named(nested)}", "yellow")
+            self._chat.say(f"Not committed, since they are in another repository: {names_of(nested)}", "yellow")
         ignored = await asyncio.to_thread(known.ignored, listed)
         paths = [path for path in listed if path not in ignored and path not in nested]
         theirs = [each for each in paths if each in self._dirty or stamp(known.folder, each) != self._applied[each]]
         if theirs:
-            question = f"These have changes of your own, too: {_named(theirs)}. Commit the files with them? [y/N] "
+            question = f"These have changes of your own, too: {names_of(theirs)}. Commit the files with them? [y/N] "
             if await _ask(question, ("y", "n")) == "n":
                 paths, theirs = [path for path in paths if path not in theirs], []
         if not paths:
@@ -279,12 +279,12 @@ class Edits:
         known, last = await self._git(), self._commits[-1]
         pending = set((await self._pending()).paths)
         if held := sorted(pending & set(last.paths)):
-            raise RequestError(f"The files of the commit {last} have further changes: /apply or /drop {_named(held)}.")
+            raise RequestError(f"The files of the commit {last} have new changes: /apply or /drop {names_of(held)}.")
         await run_uncancellable(asyncio.to_thread(undo_commit, known, last))
         self._commits.pop()
         await self._executor().discard(last.paths)
-        self._chat.tell(f"The person has undone the commit {last}. As before it: {_named(last.paths)}")
-        self._chat.say(f"Undone, with its changes of {_named(last.paths)}: {last}")
+        self._chat.tell(f"The person has undone the commit {last}. As before it: {names_of(last.paths)}")
+        self._chat.say(f"Undone, with its changes of {names_of(last.paths)}: {last}")
 
     # --- Parts ---
 
@@ -341,8 +341,8 @@ class Edits:
             committed = await executor.commit(patch, paths=paths)
         except ChangedMeanwhile as error:
             raise RequestError(
-                f"Somebody has changed {_named(error.paths)} in the folder, too: nothing was written. /drop PATH takes "
-                "the folder's version, and the team can be asked again."
+                f"Somebody has changed {names_of(error.paths)} in the folder, too: nothing was written. "
+                "/drop PATH takes the folder's version, and the team can be asked again."
             ) from None
         self._chat.forget_marks()
         folder = known.folder
@@ -362,7 +362,7 @@ class Edits:
         """A message by the model; the task's words if that fails."""
         diff = "".join(self._texts.get(path, "") for path in paths)
         task = without_files(self._chat.records[-1].task) if self._chat.records else ""
-        words = task.strip().partition("\n")[0] or f"Change {_named(paths)}"
+        words = task.strip().partition("\n")[0] or f"Change {names_of(paths)}"
         parts = [task[:_MOST_OF_A_TASK], bound_output(diff, _MOST_SHOWN)]
         try:
             text = await self._chat.ask_beside(_DESCRIBE + "\n\n".join(f"<data>\n{each}\n</data>" for each in parts))
@@ -402,7 +402,7 @@ class Edits:
                 else " ".join(f"{sign}{count}" for sign, count in zip("+-", counts, strict=True) if count)
             )
             more = f" [not written: {change.refused}]" if change.refused else ""
-            rows.append(f"  {_LETTERS[change.kind]} {_name(change.path)}  {words}{more}".rstrip())
+            rows.append(f"  {_LETTERS[change.kind]} {name_of(change.path)}  {words}{more}".rstrip())
         for row in rows[:_MOST_LISTED]:
             self._chat.say(row)
         if len(rows) > _MOST_LISTED:
@@ -439,13 +439,3 @@ async def _ask(question: str, answers: Sequence[str]) -> str:
 def _both(change: Change) -> list[str]:
     """The path of a change, and the one before it was renamed."""
     return [each for each in (change.path, change.old_path) if each is not None]
-
-
-def _name(path: str) -> str:
-    """A path in one line; names of files can have line breaks, and what controls a terminal."""
-    return visible(encodable(path)).replace("\n", "\u240a")
-
-
-def _named(paths: Iterable[str]) -> str:
-    listed = list(map(_name, paths))
-    return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if listed[10:] else "")

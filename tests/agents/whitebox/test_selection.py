@@ -24,7 +24,7 @@ def test_only_the_languages_that_run_here() -> None:
 @pytest.mark.parametrize(
     ("label", "is_code"), [("json", False), ("bash", True), ("python no-run", False), ("", False), ("diff", False)]
 )
-def test_a_table_is_no_code(label: str, is_code: bool) -> None:
+def test_which_labels_are_those_of_code(label: str, is_code: bool) -> None:
     found = select_blocks([FENCE.format(label, "x")], ["python"])
     assert (found.is_code, found.blocks) == (is_code, ())
     assert ("No diff is applied here" in "".join(found.notes)) == (label == "diff")
