@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from os import lstat, walk
-from os.path import join, realpath
+from os.path import dirname, join, realpath
 
 from .stand_ins import reference
 from .texts_of_code import is_of_data, suspect_all
@@ -38,10 +38,16 @@ def watch(peer: Any, home: str, temporary: str) -> None:
     """
     own = {path: _mark(path) for folder, _, names in walk(home) for path in (join(folder, name) for name in names)}
     places = join(realpath(home), ""), join(realpath(temporary), "")
+    # The interpreter's environment may lie below the folder for temporary files; no file of the code comes there.
+    prefixes = [realpath(each) for each in (sys.prefix, sys.base_prefix)]
+    environments = tuple(join(each, "") for each in prefixes if join(dirname(each), "").startswith(places[1]))
 
     def check_file(path: Any) -> None:
         path = realpath(os.fsdecode(path)) if type(path) in (str, bytes) else ""
-        if path.startswith(places) and (mark := _mark(path)) is not None and own.get(path) != mark:
+        if not path.startswith(places) or path.startswith(environments):
+            return
+        mark = _mark(path)
+        if mark is not None and own.get(path) != mark:
             raise peer.lost("the tests load a file that the code may have written: %s" % path)
 
     def hook(event: str, args: Any) -> None:
