@@ -3,10 +3,12 @@ from __future__ import annotations
 import gc
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# `make test` tries a quarter as many examples as the full run.
-settings.register_profile("quick", max_examples=25)
+# A busy machine is slow to make examples. `make test` tries a quarter as many as the full run.
+settings.register_profile("full", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
+settings.load_profile("full")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

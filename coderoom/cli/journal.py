@@ -122,7 +122,7 @@ def show_run(
     from coderoom.runs.record import network_in, network_words
     from coderoom.runs.run_log import read_records, read_steps
     from coderoom.runs.said import undone_in
-    from coderoom.runs.story import Branching, approval_of, message_of, tasks_of, tell_steps
+    from coderoom.runs.story import Branching, approval_of, tasks_of, tell_steps
     from coderoom.runs.view import branch_tree
     from coderoom.steps import APPROVAL
 
@@ -151,9 +151,10 @@ def show_run(
     for record, task, is_undone in zip(records, tasks_of(steps), are_undone, strict=True):
         view.begin(record)
         view.stop()
+        messages = iter(record.messages)
         for step in task:
             if step.kind == MESSAGE:
-                view.show(message_of(step))
+                view.show(next(messages))
             elif step.kind == APPROVAL:
                 view.tell(approval_of(step))
         if is_undone:

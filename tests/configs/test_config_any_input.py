@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coderoom.configs import check_team, load_team
@@ -74,7 +74,7 @@ def test_any_text(text: str) -> None:
 
 @pytest.mark.slow
 @given(st.dictionaries(KEYS, VALUES, max_size=6), st.sampled_from(["team.yaml", "team.json"]))
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(deadline=None)
 def test_any_document_like_a_team(data: dict[str, Any], name: str) -> None:
     data = {"provider": "autogen_agentchat.teams.RoundRobinGroupChat", **data}
     check(json.dumps(data).encode(), name)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -160,9 +160,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.loop.close()
 
 
-AnyOrder.TestCase.settings = settings(
-    max_examples=15, deadline=None, stateful_step_count=12, suppress_health_check=[HealthCheck.too_slow]
-)
+AnyOrder.TestCase.settings = settings(max_examples=15, deadline=None, stateful_step_count=12)
 TestAnyOrder = AnyOrder.TestCase
 
 

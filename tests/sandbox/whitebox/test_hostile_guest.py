@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coderoom.errors import CodeRoomError
@@ -152,7 +152,7 @@ def impatient() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
-@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None)
 @given(st.sampled_from(STAGES), packets)
 def test_the_host_ends_with_a_result_or_a_typed_error(stage: str, sent: list[Any]) -> None:
     unhandled: list[Any] = []
