@@ -76,10 +76,10 @@ class Words(Entry):
 
 
 @dataclass(frozen=True)
-class Told(Words):
-    """A person has said this while the team worked; the agent `to` was the first to get it."""
+class Heard(Words):
+    """A person has said this while the team worked; the agent `by` was the first to get it."""
 
-    to: str = ""
+    by: str = ""
 
 
 class Thought(Words):
@@ -246,7 +246,7 @@ class Story:
             # AutoGen's agent without a model answers with the output.
             return Output(source, text, facts[keys.OUTCOME], int(facts.get(keys.EXIT_CODE, 1)))
         if keys.HEARD_BY in facts:
-            return Told(source, text, is_prose=False, to=facts[keys.HEARD_BY])
+            return Heard(source, text, is_prose=False, by=facts[keys.HEARD_BY])
         return Words(source, text, is_text and source != USER)
 
 

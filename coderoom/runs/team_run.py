@@ -52,7 +52,7 @@ from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, watching
 from coderoom.runs.review import Ask, review
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.words import Words
+from coderoom.runs.words import Hearing
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.sandbox.config import OBSERVE
@@ -340,7 +340,7 @@ async def run_team(
                 RunFacts(record, show),
                 *_observers(team, log, spending),
                 *observers,
-                Words(log, lambda message: show(record.add(message))),  # Once the journal has them.
+                Hearing(log, lambda message: show(record.add(message))),  # Once the journal has them.
             ),
         ):
             with _noting_failure(record, token):

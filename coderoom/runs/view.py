@@ -35,11 +35,11 @@ from coderoom.runs.story import (
     Decision,
     Entry,
     Folding,
+    Heard,
     Output,
     Story,
     Streamed,
     Summary,
-    Told,
     Verdict,
     Words,
 )
@@ -176,8 +176,8 @@ class RunView:
     def _print(self, entry: Entry, rendering: RenderableType) -> None:
         self._name(entry.source)
         self._console.print(rendering)
-        if isinstance(entry, Told):
-            self._console.print(Text(f"{visible(entry.to)} gets it with its next request.", style="dim"))
+        if isinstance(entry, Heard):
+            self._console.print(Text(f"{visible(entry.by)} gets it with its next request.", style="dim"))
 
     def end(self, record: RunRecord) -> None:
         """Show the summary, and pictures that the code has made where the terminal can."""

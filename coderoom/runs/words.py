@@ -18,7 +18,7 @@ from coderoom.runs.story import USER
 from coderoom.steps import WORDS, StepObserver
 
 
-class Words(StepObserver):
+class Hearing(StepObserver):
     """Gives the agents of a team what a person says, for the time of one task.
 
     Args:

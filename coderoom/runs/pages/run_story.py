@@ -32,6 +32,7 @@ from coderoom.runs.story import (
     Edit,
     Entry,
     Folding,
+    Heard,
     Output,
     Progress,
     Question,
@@ -39,7 +40,6 @@ from coderoom.runs.story import (
     Summary,
     Task,
     Thought,
-    Told,
     Verdict,
     Words,
 )
@@ -214,10 +214,10 @@ class StoryHtml:
             case Question():
                 self._mark(told, "question")
                 return f"<p>{badge('a person is asked', 'warn')}</p>{prose_html(told.text)}"
-            case Told(to=to):
+            case Heard(by=agent):
                 self._mark(told, "words of the person")
                 said = f'<p class="said" dir="auto">{text_html(told.text)}</p>'
-                return f"<p>{badge(f'said while the team worked; {to} got it first', 'dim')}</p>{said}"
+                return f"<p>{badge(f'said while the team worked; {agent} got it first', 'dim')}</p>{said}"
             case Words(source="user"):
                 self._before.clear()  # A task begins.
                 if told.text.count("\n") > _LONG_TASK:
@@ -352,7 +352,7 @@ def _name_of(told: Entry) -> str:
             return f"{told.source}, approval"
         case Decision():
             return f"{told.source}, decision"
-        case Told():
+        case Heard():
             return "words of the person"
     return "task" if told.source == USER else told.source
 
