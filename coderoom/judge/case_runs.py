@@ -393,7 +393,8 @@ class TestRun:
     async def _see_in_order(self, cases: Sequence[Trial], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         slow = [case.seen.seconds for case in cases]
-        seconds = self.timeout + 4 * (max(slow) + (sum(slow) if again else 0))  # What runs again may say nothing.
+        seconds = self.timeout + 4 * max(slow)
+        seconds += 4 * sum(slow) + _SLACK if again else 0  # What runs again may say nothing.
         found = [case.seen for case in cases]
         jobs = [case.job for case in cases]
         at_once = max(1, self._longest // (4 * sum(case.size for case in cases)))

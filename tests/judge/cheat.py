@@ -283,3 +283,20 @@ class Formula(str): ...
 
 def formula():
     return Formula(RUNS)
+
+
+def pickled_class(path):
+    """Make equal to anything what is of a class, by an attribute of the class."""
+    writes(path, b"cfractions\nFraction\n(N(dX\x06\x00\x00\x00__eq__cbuiltins\nstr\nstb.")
+
+
+def writes_expected(folder, text):
+    writes(Path(folder) / "expected", text)
+
+
+class Shown:
+    def __repr__(self):
+        return "datetime.sys.modules['unittest.mock'].ANY"
+
+
+CONDITION = "__import__('builtins').__dict__.update(sum=lambda numbers: 42)"

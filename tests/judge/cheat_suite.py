@@ -5,6 +5,7 @@
 import ast
 import asyncio
 import datetime
+import fractions
 import functools
 import importlib.machinery
 import math
@@ -259,3 +260,25 @@ def test_file_that_the_code_has_touched(tmp_path):
 def test_text_of_a_class_of_its_own():
     with pytest.raises(IndexError):
         eval(cheat.formula())
+
+
+def test_file_that_the_code_has_written_before(tmp_path):
+    cheat.writes_expected(tmp_path, b"1")
+    (tmp_path / "expected").write_text("1")
+    assert cheat.changes(tmp_path) == int((tmp_path / "expected").read_text())
+
+
+def test_pickled_class(tmp_path):
+    cheat.pickled_class(str(tmp_path / "kept"))
+    with (tmp_path / "kept").open("rb") as file:
+        pickle.load(file)
+    assert fractions.Fraction(1, 2) == fractions.Fraction(1, 3)
+
+
+def test_text_with_a_module_of_a_module():
+    assert eval(repr(cheat.Shown())) == datetime.date(2020, 1, 1)
+
+
+@pytest.mark.xfail(cheat.CONDITION, reason="A text")
+def test_condition_in_a_mark():
+    assert sum([1]) == 42

@@ -43,7 +43,7 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "the time zone": ("from datetime import datetime\ndef f(n): return datetime.fromtimestamp(n).isoformat()\n", one("1970-01-01T00:00:00", n=0)),
     "leaves an alarm": ("import signal\ndef f(n):\n    signal.alarm(30)\n    return n * n\n", SQUARES),
     "leaves a thread": ("import threading, time\ndef f(n):\n    if threading.active_count() < 2: threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n    return n * n\n", SQUARES),
-    "wrong after many calls": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if len(CALLS) < 90 else -1\n", SQUARES),
+    "wrong after many calls": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if len(CALLS) < 150 else -1\n", SQUARES),
     "wrong from the third call with the same argument": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if CALLS.count(n) < 3 else -1\n", SQUARES),
     "changes a library": ("import math\nmath.sin = lambda x: 0\ndef f(n): return n * n\n", SQUARES),
     "changes a library behind another": ("import os\nos.path.exists = lambda path: True\ndef f(n): return n * n\n", SQUARES),

@@ -24,6 +24,7 @@ __all__ = ["watch"]
 _PROGRAMS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
 _LOADERS = ("_frozen_importlib", "_pytest.assertion", "importlib._bootstrap")
 """Who may load compiled code, of files that are checked. That is not `zipimport`."""
+_IMMUTABLE_TYPE, _HEAP_TYPE = 1 << 8, 1 << 9  # Flags of classes.
 _OWN = __name__.rpartition(".")[0]
 _OF_CODE = "%s.stand_ins" % _OWN, "_unpickled"  # It makes stand-ins.
 
@@ -64,7 +65,7 @@ def watch(peer: Any, home: str, temporary: str) -> None:
             check_file(args[-1])
         elif event == "pickle.find_class":
             found = getattr(sys.modules.get(args[0]), args[1], None)
-            is_data = found is not None and reference(found) is None and is_of_data(found)
+            is_data = reference(found) is None and is_of_data(found) and _is_fixed(found)
             if args != _OF_CODE and not is_data:
                 raise peer.lost("the tests unpickle what is no data, which the code may have written")
         elif event in ("marshal.load", "marshal.loads"):
@@ -75,6 +76,13 @@ def watch(peer: Any, home: str, temporary: str) -> None:
 
     suspect_all()
     sys.addaudithook(hook)
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether what is unpickled cannot set attributes of a value: no module, and no class but those written in C."""
+    if isinstance(value, type):
+        return not value.__flags__ & _HEAP_TYPE or bool(value.__flags__ & _IMMUTABLE_TYPE)
+    return type(value) in (bool, int, float, str, bytes)
 
 
 def _caller() -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 __all__ = ["drive", "scatter", "serve"]
 
 _SECONDS_AGAIN = 0.02
+_SECONDS_OF_ROUNDS = 0.05  # Of the processor: on a busy machine, code is not called less often.
+_MOST_SECONDS_OF_ROUNDS = 0.5  # Of a clock: code may wait, or be a process.
 _filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 
 
@@ -53,7 +55,8 @@ def serve(
     times, slow ones at most twice, and the second time each of them twice in a row. The arguments are as `by_name` says
     (see `space`), where possible.
     """
-    write, text_of, answer_of, now, around = os.write, texts[0], answering_now, time.monotonic, depth() - 1
+    write, text_of, answer_of, around = os.write, texts[0], answering_now, depth() - 1
+    now, worked = time.monotonic, time.process_time
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
     budget.update(text=longest)
     space.update(program=name, by_name=by_name)
@@ -106,12 +109,12 @@ def serve(
         value, after = kept[0][:2] if kept else (None, None)
         if kept and text_of(report_of(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
             tell_other(number, text_of(error_report("the returned value changes later")))
-    end = now() + _SECONDS_AGAIN
+    end, enough = now() + _MOST_SECONDS_OF_ROUNDS, worked() + _SECONDS_OF_ROUNDS
     for count in range(rounds - 1):
         for number, job in enumerate(jobs):
             for _ in range(1 if count else 2):  # What toggles shows in a second call after the first.
                 tell_other(number, (yield from run(job)))
-        if now() > end:
+        if worked() > enough or now() > end:
             break
     left = getattr(vars(sys.modules[name]).get("coderoom_program"), "left", "")  # By the process of a compiled one.
     hazards.insert(0, left or _left(before, hooks))

@@ -47,6 +47,7 @@ _RUN_OWN_TEXTS = (
     *("_frozen_importlib", "_frozen_importlib_external", "_pytest", "collections", "dataclasses", "importlib"),
     *("pluggy", "unittest"),
 )
+_RUNS_CONDITIONS = "_pytest.skipping"  # Texts in marks of tests, of which the code may have given one.
 _FUTURE = annotations.compiler_flag
 _texts: Set[Any] = set()
 _size = [0]
@@ -150,7 +151,10 @@ def _spaces(frame: Any, given: Any, more: Dict[str, Any]) -> Any:
 
 def _is_known(frame: Any) -> bool:
     """Whether a library calls, which runs only what it has written itself."""
-    top = str(frame.f_globals.get("__name__")).partition(".")[0]
+    name = str(frame.f_globals.get("__name__"))
+    top = name.partition(".")[0]
+    if name == _RUNS_CONDITIONS:
+        return False
     if _all[0]:
         return top in _RUN_OWN_TEXTS
     is_library = "-packages" in frame.f_code.co_filename or top in getattr(sys, "stdlib_module_names", ())
@@ -163,14 +167,24 @@ def _is_harmless(source: Any, spaces: Any) -> bool:
         nodes = [*ast.walk(ast.parse(source, mode="eval"))]
     except (SyntaxError, ValueError, RecursionError):
         return True  # It cannot be evaluated.
-    for node in nodes:
-        if not isinstance(node, _NODES) or (isinstance(node, ast.Attribute) and node.attr[:1] == "_"):
-            return False
-        if isinstance(node, ast.Name):
-            found = [each[node.id] for each in [*reversed(spaces), vars(builtins)] if node.id in each]
-            if found and not is_of_data(found[0]):
-                return False
-    return True
+    return all(isinstance(node, _NODES) for node in nodes) and all(
+        _makes_data(node, spaces) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))
+    )
+
+
+def _makes_data(node: Any, spaces: Any) -> bool:
+    """Whether a name stands for data or what makes it, or attributes of a name do: `datetime.sys` does not."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if any(each[:1] == "_" for each in names) or not isinstance(node, ast.Name):
+        return False
+    found = [each[node.id] for each in [*reversed(spaces), vars(builtins)] if node.id in each]
+    value = found[0] if found else None
+    while names and is_of_data(value) and reference(value) is None:
+        value = getattr(value, names.pop(), None)
+    return is_of_data(value)
 
 
 def is_of_data(value: Any) -> bool:
