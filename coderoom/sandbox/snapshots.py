@@ -27,9 +27,8 @@ _DEEPEST = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-_LINUX: Final = Path("/proc/sys/vm")
+_WRITE_BACK: Final = Path("/proc/sys/vm")
+"""How long Linux waits before it writes changed pages to a disk."""
 _TICK_SECONDS: Final = 0.02
 """Longer than the time that a file has between two changes with the same time."""
 
@@ -119,7 +118,7 @@ class Snapshot:
         except OSError as error:
             raise RequestError(f"The workspace {str(self._workspace)!r} cannot be emptied: {error}") from error
         owner = (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
-        _copy(self.folder, self._workspace, _Copier(owner=owner, there=there))
+        _copy_files(self.folder, self._workspace, _Copier(owner=owner, there=there))
 
 
 class OverlaySnapshot:
@@ -155,7 +154,7 @@ def _copy_of(workspace: Path, limit: int) -> _Copy:
     copy = _Copy()
     copier = _Copier(limit, last=last, copy=copy)
     try:
-        _copy(workspace, copy.folder, copier)
+        _copy_files(workspace, copy.folder, copier)
     except BaseException:
         copy.remove()
         raise
@@ -203,7 +202,7 @@ def _settled_ns() -> int:
     That is not so within a tick of the clock, and of a file that a program has mapped, until its pages are written.
     """
     try:
-        waits, goes = (int((_LINUX / f"dirty_{name}_centisecs").read_text()) for name in ("expire", "writeback"))
+        waits, goes = (int((_WRITE_BACK / f"dirty_{name}_centisecs").read_text()) for name in ("expire", "writeback"))
     except (OSError, ValueError):
         return 0
     return time.time_ns() - (2_000_000_000 + (waits + goes) * 10_000_000) if goes else 0
@@ -230,7 +229,7 @@ def _device_of(folder: int) -> int:
         os.close(file)
 
 
-def _copy(source: Path, target: Path, copier: _Copier) -> None:
+def _copy_files(source: Path, target: Path, copier: _Copier) -> None:
     """Copy the contents of a folder.
 
     Code of another session may be at work in the workspace and put links where folders were. So nothing is reached by

@@ -87,8 +87,9 @@ def answer_in_turn(several: List[Dict[str, str]], requests: List[str], whole: fl
         whole: The seconds after which no more code begins.
 
     Returns:
-        For each code that has begun its answers, and how many seconds it took. It ends before code with which the
-        process has grown by more than 32 MiB: neither such code nor what follows has the memory that it has alone.
+        For each code that has begun its answers, and how many seconds it took. It ends with the first code that makes
+        the process grow by more than 32 MiB, which is not among them: that code, and what follows, would have less
+        memory here than alone.
     """
     begun, memory = time.monotonic(), _most_memory()
     found: List[List[Any]] = []

@@ -326,7 +326,7 @@ class TestCancelling:
         async with Sandbox("none", workspace=workspace) as sandbox, sandbox.session() as session:
             await session.run("open('a.txt', 'w').write('one')")
             reached, opened = threading.Event(), threading.Event()
-            copy = snapshots._copy
+            copy = snapshots._copy_files
 
             def delayed(source: Path, target: Path, *more: Any) -> None:
                 copies.append(target)
@@ -334,7 +334,7 @@ class TestCancelling:
                 assert opened.wait(20)
                 copy(source, target, *more)
 
-            monkeypatch.setattr(snapshots, "_copy", delayed)
+            monkeypatch.setattr(snapshots, "_copy_files", delayed)
             keeping = asyncio.create_task(session.checkpoint(files=True))
             await asyncio.to_thread(reached.wait)
             keeping.cancel()
