@@ -151,6 +151,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
         async def take_turn() -> Ending:
             _said.set(said)
+            self._runner.last_attempt = None
             return await self._turn(messages, cancellation_token)
 
         turn = asyncio.create_task(take_turn())

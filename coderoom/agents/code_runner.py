@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,6 +250,24 @@ class CodeRunner:
         self.past.known, self.past.branchings, self.past.cells, self.past.to_restore = [], 0, [], False
         self._lose_variables()
         await self.executor.restart()
+
+    @contextlib.asynccontextmanager
+    async def keeping_changes(self) -> AsyncIterator[None]:
+        """Have the changes of an overlay as they are, whatever code changes that runs again in this context.
+
+        A person may have written, taken back or undone some of them since that code ran first.
+        """
+        saved = None
+        if self._is_overlaid:
+            with contextlib.suppress(RequestError):  # There are too many.
+                saved = await self.given.checkpoint()
+        try:
+            yield
+        finally:
+            if saved is not None:
+                if saved.files is not None:
+                    await saved.files.restore()
+                await self.given.release(saved)
 
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""

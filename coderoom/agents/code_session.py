@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
@@ -88,7 +88,7 @@ class CodeActSession:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cells: list[PastCell] = []
         self._failed = 0
-        self._to_restore = False
+        self._to_restore = self._is_closed = False
         self._called: list[FunctionCall] = []
         self._plain: dict[str, HostFunction] = {}
         self._forgotten: list[FunctionCall] = []
@@ -338,12 +338,15 @@ class CodeActSession:
         if self.shared is not None:
             await self.shared.prepare(cancellation_token)
             return "\n\n".join([*filter(None, [self._runner.news()]), *self._take_forgotten()])
+        is_there = self._runner.is_current and not self._is_closed
+        self._is_closed = False
         if not self._to_restore:
             return ""
         await self._runner.restart()
         self.forget_variables()
-        await self.set_variables(cancellation_token)
-        again = await run_all_again(self._cells, self._recorder, self._runner.executor, cancellation_token)
+        async with self._runner.keeping_changes() if is_there else nullcontext():
+            await self.set_variables(cancellation_token)
+            again = await run_all_again(self._cells, self._recorder, self._runner.executor, cancellation_token)
         if self._failed:
             again.lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = again.cells, 0, False
@@ -360,6 +363,7 @@ class CodeActSession:
     async def close(self) -> None:
         """Stop the executor and the workbenches; before the next use the cells are run again."""
         self._to_restore = bool(self._cells or self._failed)
+        self._is_closed = True  # An overlay begins without changes then.
         self._functions = self._offered = None
         self.forget_variables()
         try:

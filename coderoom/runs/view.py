@@ -223,11 +223,13 @@ class RunView:
     async def pause(self) -> AsyncIterator[None]:
         """Leave the terminal to a question."""
         self._release(asked=True)
+        is_shown = self._live is not None
         self.stop()
         try:
             yield
         finally:
-            self._start()
+            if is_shown:  # Else nothing works: a person's command has asked.
+                self._start()
 
     def _start(self) -> None:
         if self._console.is_terminal and not self._console.quiet:

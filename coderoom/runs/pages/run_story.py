@@ -52,6 +52,8 @@ _MOST_LINES: Final = 2_000
 _FEW_CALLS: Final = 5
 _LONG_TASK: Final = 40
 """A task of more lines, such as a paste, is folded."""
+_LONGEST_MARK: Final = 60
+"""Characters of a task in the outline."""
 _OPEN_LINES: Final = 40
 """A difference with so many lines is open, if most of the code is as before."""
 _MOST_HIGHLIGHTED: Final = 20_000
@@ -131,12 +133,15 @@ class StoryHtml:
         if told is None or isinstance(told, Task):  # The user's words follow.
             return
         who = self._speaker(told)
+        task = " ".join(told.text.split())[:_LONGEST_MARK] if who == USER and type(told) is Words else ""
         if not self._turns or self._turns[-1].who != who:
             place, model = f"turn-{len(self._turns) + 1}", text_html(self._models.get(who))
-            self.outline.append(Mark(place, who, 0))
+            self.outline.append(Mark(place, f"{who}: {task}" if task else who, 0))
             title = f"{text_html(who)}{f' <small>{model}</small>' * bool(model)}"
             head = f'<section class="turn" aria-labelledby="{place}"><h2 id="{place}" dir="auto">{title}</h2>'
             self._turns.append(_Turn(who, head, Parts(place)))
+        elif task:
+            self._mark(told, task)
         self.places[told.source].append((told.step, f"turn-{len(self._turns)}"))
         self._turns[-1].parts.add(self._article(told))
 

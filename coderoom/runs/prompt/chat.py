@@ -139,6 +139,7 @@ class Chat:
         self._console = console
         self._marks: list[Mark] = []
         self._first: Mark | None = None
+        self._is_written = False
 
     def begin(self) -> None:
         """Note the files at the beginning."""
@@ -318,9 +319,10 @@ class Chat:
 
     async def _undo(self, force: bool) -> list[str]:
         if not self._marks:
+            written = " Tasks before something was written into the folder or committed are not undone."
             raise RequestError(
                 f"There is no task to undo: /undo goes back over the last {_MOST_MARKS} tasks that this team had in "
-                "this process."
+                f"this process.{written * self._is_written}"
             )
         mark = self._marks[-1]
         others = differing(mark.after, self._facts())
@@ -387,6 +389,7 @@ class Chat:
     def forget_marks(self) -> None:
         """No task is undone any more: what is in the folder stays there."""
         self._marks.clear()
+        self._is_written = True
 
     @property
     def can_undo(self) -> bool:

@@ -239,3 +239,31 @@ def test_each_task_is_committed_at_the_terminal_and_the_editor_works_beside_it(
     screen.until("│ # by hand")
     screen.type("/exit", "Enter")
     screen.until("ended with 0")
+
+
+def test_what_a_person_took_back_or_wrote_stays_so_when_earlier_code_runs_again(repository: Repository) -> None:
+    waits = "import time\nprint('be' + 'gun', flush=True)\ntime.sleep(60)"
+    replies = [*runs(THREE), f"```python\n{waits}\n```", *runs("print('af' + 'terwards')")]
+    options = ["--model", recording(repository.path / "replies.json", replies), "--workspace", str(repository.folder)]
+    screen = Screen(repository.path, [], team="repository", options=options)
+    try:
+        screen.type("Add three.", "Enter")
+        screen.until("3 changed files")
+        screen.type("/apply each", "Enter")
+        for number, answer in enumerate(("y", "y", "drop"), start=1):
+            screen.until(f"({number} of 3)?")
+            screen.type(answer, "Enter")
+        screen.until_line("")
+        assert " · turn " not in screen.text  # Nothing works any more.
+        screen.type("/undo", "Enter")
+        screen.until("are not undone")
+        screen.type("Wait.", "Enter")
+        screen.until("begun")
+        screen.type("C-c")
+        screen.until("cancelled · 1 run of code")
+        screen.type("And now?", "Enter")
+        screen.until("afterwards")
+        screen.type("/apply", "Enter")
+        screen.until("Nothing is kept apart.")
+    finally:
+        screen.end()
