@@ -300,3 +300,13 @@ class Shown:
 
 
 CONDITION = "__import__('builtins').__dict__.update(sum=lambda numbers: 42)"
+
+
+class Named:
+    """Shows the name of what it is compared with."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return self.name

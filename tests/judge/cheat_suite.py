@@ -282,3 +282,9 @@ def test_text_with_a_module_of_a_module():
 @pytest.mark.xfail(cheat.CONDITION, reason="A text")
 def test_condition_in_a_mark():
     assert sum([1]) == 42
+
+
+@pytest.mark.parametrize("name", ["expected", "(expected)", "mock.ANY"])
+def test_text_that_is_a_name(name):
+    expected = 42
+    assert eval(repr(cheat.Named(name))) == expected

@@ -17,6 +17,7 @@ import re
 import tempfile
 import typing
 import unittest
+from math import inf
 from pathlib import Path
 from typing import List, Tuple
 from unittest import mock
@@ -190,6 +191,12 @@ class Order:
 def test_dataclasses_of_the_tests():
     assert shop.from_dict(Order, {"line": {"name": "nut"}, "notes": ["a"]}) == Order(Line("nut"), ["a"])
     assert (shop.defaults(Line), shop.defaults(Order)) == ({"count": 1}, {})
+
+
+def test_texts_that_make_what_they_show():
+    prices = [Price(inf), Price(2, "b")]
+    assert eval(repr(prices)) == prices
+    assert eval(repr(prices[1])) != Price(2)
 
 
 def test_files_that_the_code_reads(tmp_path, tmpdir, monkeypatch):

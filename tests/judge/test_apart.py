@@ -35,7 +35,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     files = {"test_shop.py": suite, "data.txt": "of tests"}
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files=files))
-    assert len(verdicts) == 52
+    assert len(verdicts) == 53
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:
@@ -51,7 +51,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
 async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
     verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files={"test_cheat.py": suite}))
-    assert len(verdicts) == 45
+    assert len(verdicts) == 48
     assert not [each.test for each in verdicts if each.passed]
 
 

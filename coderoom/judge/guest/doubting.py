@@ -127,7 +127,8 @@ class _Changes:
         if kind is bool:
             return not value
         if kind in _NUMBERS:
-            return value + self._sign * random.randint(1, self._scale)
+            number = self._sign * random.randint(1, self._scale)
+            return value + number if value + number != value else kind(number)  # Infinity remains what it is.
         if kind is str or kind is bytes:
             more = "".join(random.choice(_LETTERS) for _ in range(8))
             return value + (more if kind is str else more.encode())

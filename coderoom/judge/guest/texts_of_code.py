@@ -9,7 +9,7 @@ import sys
 import types
 
 from .crossing import standard_name
-from .stand_ins import reference
+from .stand_ins import StandInModule, reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -27,6 +27,7 @@ _HARMLESS = (
     *("int", "float", "complex", "bool", "str", "bytes", "bytearray", "list", "tuple", "dict", "set", "frozenset"),
     *("range", "slice", "inf", "nan"),
 )
+_NUMBERS = ("inf", "nan")
 _RUN_TEXTS = frozenset(
     ["annotationlib", "cProfile", "code", "codeop", "doctest", "inspect", "profile", "timeit", "trace", "typing"]
 )
@@ -50,6 +51,7 @@ _RUN_OWN_TEXTS = (
 _RUNS_CONDITIONS = "_pytest.skipping"  # Texts in marks of tests, of which the code may have given one.
 _FUTURE = annotations.compiler_flag
 _texts: Set[Any] = set()
+_names: Set[Any] = set()  # Texts that may be a part of any other one.
 _size = [0]
 _all = [False]  # Whether each text may be one of the code.
 
@@ -66,8 +68,9 @@ def note_texts(data: Any) -> None:
         each = left.pop()
         if type(each) in (str, bytes):
             is_name = type(each) is str and all(part.isidentifier() for part in each.split("."))
-            if len(each) >= _SHORTEST and not is_name and each not in _texts and _size[0] <= _MOST:
-                _texts.add(each)
+            known = _texts if len(each) >= _SHORTEST and not is_name else _names
+            if each not in known and _size[0] <= _MOST:
+                known.add(each)
                 _size[0] += len(each)
         elif type(each) in (list, tuple, set, frozenset):
             left += each
@@ -95,7 +98,8 @@ def guard(peer: Any) -> None:
         if kind not in (str, bytes):
             return None
         is_full = _size[0] > _MOST  # Then those that came later are not known.
-        return source if is_full or any(type(each) is kind and each in source for each in _texts) else None
+        is_name = kind is str and source.strip() in _names
+        return source if is_full or is_name or any(type(each) is kind and each in source for each in _texts) else None
 
     def made(source: Any, mode: str, frame: Any) -> Any:
         flags = frame.f_code.co_flags & _FUTURE
@@ -182,6 +186,8 @@ def _makes_data(node: Any, spaces: Any) -> bool:
         return False
     found = [each[node.id] for each in [*reversed(spaces), vars(builtins)] if node.id in each]
     value = found[0] if found else None
+    if not (value is None or isinstance(value, (type, types.ModuleType, StandInModule)) or node.id in _NUMBERS):
+        return False  # It may be what the tests expect.
     while names and is_of_data(value) and reference(value) is None:
         value = getattr(value, names.pop(), None)
     return is_of_data(value)
