@@ -21,7 +21,7 @@ from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, LimitedStream, sent_events, unless_left
-from coderoom.integrations.service.tenants import Place, Tenant, Tenants
+from coderoom.integrations.service.tenants import Slot, Tenant, Tenants
 from coderoom.judge import FrozenTests, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
 from coderoom.sandbox.cell import Input
@@ -159,7 +159,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
         request: Request,
         box: Box,
         code: Code,
-        run: Callable[[float, Any, Place], AsyncGenerator[Any]],
+        run: Callable[[float, Any, Slot], AsyncGenerator[Any]],
         kept: KeptSession | None,
     ) -> Response:
         seconds = box.seconds(code.timeout)
@@ -171,17 +171,17 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
             nonlocal stdin
             with box, ExitStack() as stack:
                 memory = box.sandbox.limits.memory_bytes if kept is None else kept.free_bytes
-                async with tenants.place(box.tenant, memory) as place:
+                async with tenants.slot(box.tenant, memory) as slot:
                     if code.stdin_follows:
                         key, given = stack.enter_context(box.input())
                         stdin = given.pieces()
                         yield "input", {"sandbox": box.id, "id": key}
-                    async with aclosing(run(seconds, stdin, place)) as pieces:
+                    async with aclosing(run(seconds, stdin, slot)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, OutputChunk):
                                 yield "output", {"stream": piece.stream, "text": piece.text}
                             elif isinstance(piece, ExecutionResult):
-                                place.outcome = piece.outcome
+                                slot.outcome = piece.outcome
                                 if kept is not None:
                                     kept.note(piece)
                                 yield "result", result_to_json(piece)
@@ -213,7 +213,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
         return await run_in(request, boxes.box(tenant, id), body)
 
     async def run_in(request: Request, box: Box, body: Code) -> Response:
-        def run(seconds: float, stdin: Any, place: Place) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any, slot: Slot) -> AsyncGenerator[Any]:
             given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin}
             if body.stream:
                 return box.sandbox.stream(body.code, **given)
@@ -279,11 +279,11 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
     async def run_cell(request: Request, id: str, body: CellRequest, tenant: Caller) -> Response:
         kept = boxes.session(tenant, id)
 
-        def run(seconds: float, stdin: Any, place: Place) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any, slot: Slot) -> AsyncGenerator[Any]:
             given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin, "final": body.final}
             if body.stream:
                 pieces, most = kept.session.stream(body.code, **given), tenant.limits.decision_seconds
-                return kept.calls.among(pieces, place.aside, most)
+                return kept.calls.among(pieces, slot.aside, most)
             return _only(kept.session.run(body.code, **given))
 
         return await answer(request, kept.box, body, run, kept)

@@ -134,7 +134,7 @@ class KeptSession:
             TooMuchError: The tenant has not so much memory left, or too much waits.
             OSError: As `Session.start`.
         """
-        async with tenants.place(self.box.tenant, self.free_bytes):
+        async with tenants.slot(self.box.tenant, self.free_bytes):
             with self.box:
                 process = await self.session.start(argv, wait_for_reader=True, **how)
             self._programs.add(process)

@@ -117,9 +117,9 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
     ) -> dict[str, Any]:
         box = boxes.shared(tenant, _options(boxes, body))
         with box:
-            async with tenants.place(tenant, box.sandbox.limits.memory_bytes) as place:
+            async with tenants.slot(tenant, box.sandbox.limits.memory_bytes) as slot:
                 facts = await run(box, body)
-                place.outcome = _outcome(facts)
+                slot.outcome = _outcome(facts)
                 return facts
 
     @api.post("/run_code", summary="Run code", openapi_extra=body_of(RunCode), response_model=None)

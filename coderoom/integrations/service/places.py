@@ -112,7 +112,7 @@ class SharedJudge:
         Raises:
             TooMuchError: The tenant runs too much, or the server has too much to do.
         """
-        async with self._places.one(tenant), self._tenants.place(tenant, Limits().memory_bytes) as place:
+        async with self._places.one(tenant), self._tenants.slot(tenant, Limits().memory_bytes) as slot:
             verdicts = await self._judge.run(code, tests, **how)
-            place.outcome = Outcome.OK
+            slot.outcome = Outcome.OK
             return verdicts

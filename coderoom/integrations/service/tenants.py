@@ -161,7 +161,7 @@ class TooMuchError(Exception):
         self.after = after
 
 
-class Place:
+class Slot:
     """What a run has while it is at work.
 
     Attributes:
@@ -232,7 +232,7 @@ class Tenants:
         return self._free == self._most and not self._aside and not any(each.waiting for each in self._rotation)
 
     @asynccontextmanager
-    async def place(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Place]:
+    async def slot(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Slot]:
         """Wait for the place to run something that may have so much memory.
 
         Raises:
@@ -242,20 +242,20 @@ class Tenants:
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
         began = time.monotonic()
-        place = Place(partial(self._leave, tenant), partial(self._come_back, tenant))
+        slot = Slot(partial(self._leave, tenant), partial(self._come_back, tenant))
         if tenant.waiting or not self._begin(tenant, memory_bytes, now_ns()):
             await self._wait(tenant, memory_bytes)
         waited = time.monotonic() - began
         try:
-            yield place
+            yield slot
         except BaseException as error:
-            place.outcome = place.outcome or ("failed" if isinstance(error, Exception) else "cancelled")
+            slot.outcome = slot.outcome or ("failed" if isinstance(error, Exception) else "cancelled")
             raise
         finally:
             self._end(tenant, memory_bytes)
             seconds = time.monotonic() - began
-            tenant.usage.count_run(place.outcome or "ok", seconds)
-            tell_run(tenant.name, place.outcome or "ok", waited, seconds)
+            tenant.usage.count_run(slot.outcome or "ok", seconds)
+            tell_run(tenant.name, slot.outcome or "ok", waited, seconds)
 
     def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
         """Begin a run, if that is possible now."""

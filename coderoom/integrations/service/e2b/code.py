@@ -92,7 +92,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     async def run(sandbox: E2BSandbox, context: Context, body: ExecuteRequest) -> AsyncGenerator[Facts]:
         session, box = context.kept.session, sandbox.box
-        async with tenants.place(box.tenant, context.kept.free_bytes):
+        async with tenants.slot(box.tenant, context.kept.free_bytes):
             with box:
                 context.count += 1
                 yield {"type": "number_of_executions", "execution_count": context.count}
