@@ -471,6 +471,10 @@ EARLIER_IN: Final = "\n\nEarlier in this chat, the team "
 """The same for what another team was asked."""
 UNDONE_IN: Final = "\n\nThe person has undone a task since. "
 """The same for what was left of a task that was undone."""
+TAKEN_BACK_IN: Final = "\n\nThe person has taken back what was changed in: "
+"""The same for files that code has changed in an overlay."""
+UNCOMMITTED_IN: Final = "\n\nThe person has undone the commit "
+"""The same for a commit."""
 
 CONTENTS_IN: Final = "\n\nContents of files:\n\n"
 """Between a question and the files in it."""
@@ -481,7 +485,7 @@ def without_files(task: str) -> str:
     task = task.partition(CONTENTS_IN)[0] or task
     for words in (HOSTS_IN, FILES_IN):
         task = task.rpartition(words)[0] or task
-    for words in (RAN_IN, EARLIER_IN, UNDONE_IN):
+    for words in (RAN_IN, EARLIER_IN, UNDONE_IN, TAKEN_BACK_IN, UNCOMMITTED_IN):
         task = task.partition(words)[0] or task
     return task
 

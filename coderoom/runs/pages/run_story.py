@@ -16,7 +16,7 @@ from coderoom._util.text import counted, in_dollars
 from coderoom.agents import metadata as keys
 from coderoom.generation import TestsRun
 from coderoom.runs.branches import Branch
-from coderoom.runs.journal import Journal, RunEntry, Step
+from coderoom.runs.journal import Journal, RunEntry, Step, without_files
 from coderoom.runs.pages.frame import Parts, badge, code_html, folded_html, prose_html, text_html
 from coderoom.runs.pages.run_files import file_html
 from coderoom.runs.prose import without_code
@@ -133,7 +133,7 @@ class StoryHtml:
         if told is None or isinstance(told, Task):  # The user's words follow.
             return
         who = self._speaker(told)
-        task = " ".join(told.text.split())[:_LONGEST_MARK] if who == USER and type(told) is Words else ""
+        task = " ".join(without_files(told.text).split())[:_LONGEST_MARK] if who == USER and type(told) is Words else ""
         if not self._turns or self._turns[-1].who != who:
             place, model = f"turn-{len(self._turns) + 1}", text_html(self._models.get(who))
             self.outline.append(Mark(place, f"{who}: {task}" if task else who, 0))

@@ -398,7 +398,7 @@ class Chat:
 
     def tell(self, text: str) -> None:
         """Have the model told something with the next task, also if the chat goes on elsewhere."""
-        self.told.append(f"\n\n{text}")
+        self.told.append(text)
         self.run.log.add_said(Said("left", self.told[-1]))
 
     async def ask_beside(self, question: str) -> str:

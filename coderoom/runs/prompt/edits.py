@@ -25,7 +25,7 @@ from coderoom.runs.delivery import message_of
 from coderoom.runs.folders import is_cache
 from coderoom.runs.git import GitFolder, name_of, names_of, stamp
 from coderoom.runs.interrupts import route_signals
-from coderoom.runs.journal import without_files
+from coderoom.runs.journal import TAKEN_BACK_IN, UNCOMMITTED_IN, without_files
 from coderoom.runs.prompt.folder import Facts, differing, facts_of, without_own
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Change, ChangedMeanwhile, Changes, Patch
@@ -216,7 +216,7 @@ class Edits:
     async def _take_back(self, paths: Sequence[str]) -> None:
         await self._executor().discard(paths)
         named = names_of(paths)
-        self._chat.tell(f"The person has taken back what was changed in: {named}")
+        self._chat.tell(f"{TAKEN_BACK_IN}{named}")
         self._chat.say(f"As in the folder: {named}")
         self._shown = (await self._pending()).state
 
@@ -283,7 +283,7 @@ class Edits:
         await run_uncancellable(asyncio.to_thread(undo_commit, known, last))
         self._commits.pop()
         await self._executor().discard(last.paths)
-        self._chat.tell(f"The person has undone the commit {last}. As before it: {names_of(last.paths)}")
+        self._chat.tell(f"{UNCOMMITTED_IN}{last}. As before it: {names_of(last.paths)}")
         self._chat.say(f"Undone, with its changes of {names_of(last.paths)}: {last}")
 
     # --- Parts ---

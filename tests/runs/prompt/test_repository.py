@@ -89,6 +89,7 @@ def test_the_chat_in_the_docs(tmp_path: Path) -> None:
 
 
 def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
+    kept = ["--journal", str(repository.path / "journal.sqlite3")]
     shown = repository.chat(
         "Change it.",
         "/apply nowhere",
@@ -103,6 +104,7 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
         "quit",
         "/exit",
         replies=runs(THREE, "import os\nprint(os.path.exists('new/a.py'), open('notes.md').read())"),
+        more=kept,
     )
     assert "  M notes.md  +1 -1\n" in shown
     assert "  A new/a.py  +1\n" in shown
@@ -114,6 +116,9 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
     assert "not written into" in shown
     assert repository.git("status", "--short") == " M notes.md"
     assert not (repository.folder / "b.py").exists()
+    again = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/exit\n").stdout
+    assert "> Go on.\n" in again
+    assert "The person has taken back" not in again
 
 
 def test_a_commit_has_what_the_chat_has_changed_and_nothing_else(repository: Repository) -> None:
