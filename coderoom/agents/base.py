@@ -365,6 +365,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._runner.go_back(ran)
 
     @property
+    def runs_again(self) -> bool:
+        """Whether code of earlier turns is run again in the next one."""
+        past = self._runner.past
+        return past.to_restore and bool(past.cells)
+
+    @property
     def interrupted(self) -> CodeExecutionEvent | None:
         """The run of code that a cancellation has ended, with its output so far; `None` if there was none.
 

@@ -315,8 +315,9 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
     ) -> ExecutionResult:
         """Run code of a person in the session; see `CodingAgent.run_given`."""
         await await_with_token(self._session.functions(), cancellation_token)
-        if lost := await self._session.restore(cancellation_token):
-            await self._add_to_context(lost)
+        await self._session.restore(cancellation_token)
+        if kept:  # Else the next turn tells it.
+            await self._tell_news(0)
         return await self._session.run_given(blocks, cancellation_token, on_output, kept=kept)
 
     def ran(self) -> Any:
@@ -328,6 +329,11 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         by_runner, in_session = ran
         super().go_back(by_runner)
         self._session.go_back(in_session)
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether code of earlier turns is run again in the next one."""
+        return super().runs_again or self._session.runs_again
 
     async def start(self) -> None:
         """Start the sandbox and the workbenches now and not on first use."""
@@ -375,10 +381,14 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         self._instructions = with_functions(system_message, self._code_format, self._languages, *parts)
         if self._skills is not None:
             self._instructions += f"\n\n{await describe_skills(self._skills, cancellation_token)}"
-        if lost := await self._session.restore(cancellation_token):
-            await self._add_to_context(lost)
+        await self._session.restore(cancellation_token)
+        await self._tell_news(len(messages))
         if self._map_tokens:
             self._map = await map_of(self._runner, self._map_tokens, cancellation_token)
+
+    async def _tell_news(self, unread: int) -> None:
+        if news := await self._session.take_news(unread):
+            await self._add_to_context(news)
 
     async def _conversation(self, *more: LLMMessage) -> list[LLMMessage]:
         messages, search = await super()._conversation(*more), self._session.tool_search

@@ -175,9 +175,9 @@ class CodeRunner:
         self.shared, self.past = session, session.past
         self.recorder, self.functions = session.recorder, session.functions
 
-    def news(self) -> str:
-        """What the agent has to know about a shared session: what is lost of it; empty if there is nothing new."""
-        return "" if self.shared is None else self.shared.news_for(self._reader)
+    def news(self) -> str | None:
+        """What the agent has to know about a shared session that was restored: what is lost; `None` if it was not."""
+        return None if self.shared is None else self.shared.news_for(self._reader)
 
     def state(self) -> SessionPast:
         """What has run so far, for `go_back`."""

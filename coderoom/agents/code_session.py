@@ -39,6 +39,7 @@ from coderoom.sandbox import (
 )
 from coderoom.sandbox.functions.callables import Offer
 from coderoom.skills import Skills
+from coderoom.steps import find_step, keep_step, note
 
 OnError = Literal["keep", "rollback"]
 
@@ -92,6 +93,7 @@ class CodeActSession:
         self._called: list[FunctionCall] = []
         self._plain: dict[str, HostFunction] = {}
         self._forgotten: list[FunctionCall] = []
+        self._news: str | None = None  # `None`: nothing was restored.
         self._branch = ""
         self.early: Eager | None = None
         runner.recorder, runner.functions = self._recorder, self.inverses
@@ -330,18 +332,23 @@ class CodeActSession:
         self._called = []
         await self._workbenches.load_state(workbench)
 
-    async def restore(self, cancellation_token: CancellationToken) -> str:
-        """Run the loaded cells again, once, without calling functions of the host again.
+    @property
+    def runs_again(self) -> bool:
+        """Whether cells are run again before the next use."""
+        return self.shared is None and self._to_restore and bool(self._cells)
 
-        Returns a note for the model: what was lost or changed, and the calls of a turn that was reset; empty if none.
-        """
+    async def restore(self, cancellation_token: CancellationToken) -> None:
+        """Run the loaded cells again, once, without calling functions of the host again; see `take_news`."""
         if self.shared is not None:
             await self.shared.prepare(cancellation_token)
-            return "\n\n".join([*filter(None, [self._runner.news()]), *self._take_forgotten()])
+            news, forgotten = self._runner.news(), self._take_forgotten()
+            if news is not None or forgotten:
+                self._news = "\n\n".join(filter(None, [news, *forgotten]))
+            return
         is_there = self._runner.is_current and not self._is_closed
         self._is_closed = False
         if not self._to_restore:
-            return ""
+            return
         await self._runner.restart()
         self.forget_variables()
         async with self._runner.keeping_changes() if is_there else nullcontext():
@@ -350,7 +357,27 @@ class CodeActSession:
         if self._failed:
             again.lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = again.cells, 0, False
-        return "\n\n".join([*again.notes(), *self._take_forgotten()])
+        self._news = "\n\n".join([*again.notes(), *self._take_forgotten()])
+
+    async def take_news(self, unread: int) -> str:
+        """What the model is told of `restore`, once: what was lost or changed, and the calls of a turn that was reset.
+
+        A resumed run tells it what it was told before, whatever comes of the same code this time.
+
+        Args:
+            unread: The number of messages of the turn, by which it differs from a turn that was reset.
+        """
+        news, self._news = self._news, None
+        if news is None:
+            return ""
+        request = {"messages": unread}
+        told: str | None = await find_step("restored", request)
+        if told is None:
+            keep_step("restored", request, news, 0.0)
+            return news
+        if news not in ("", told):
+            note(news)
+        return told
 
     def _take_forgotten(self) -> list[str]:
         """A note on the calls of a turn that was reset."""

@@ -105,10 +105,10 @@ class SharedSession:
             self.past.cells, self.past.known, self.past.to_restore = again.cells, [], False
             self._news, self._restored = "\n\n".join(again.notes()), self._restored + 1
 
-    def news_for(self, reader: object) -> str:
-        """What was lost since the last call for this reader; empty if nothing was."""
+    def news_for(self, reader: object) -> str | None:
+        """What was lost since the last call for this reader; `None` if no session was restored since."""
         told, self._told[id(reader)] = self._told.get(id(reader), 0), self._restored
-        return self._news if told != self._restored else ""
+        return self._news if told != self._restored else None
 
     async def functions(self) -> Functions:
         """The functions of all agents as they undo calls."""

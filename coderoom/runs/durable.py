@@ -49,6 +49,10 @@ _TEAM_COMMANDS: Final = ("run", "chat", "ask", "batch", "fix")
 _NOT_OF_THE_TEAM: Final = ("budget", "source", "digest", "fix", "folder")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""
+DIFFERS: Final = (
+    "The last task had ended, but it came out otherwise when it was gone through again: the team only knows what it "
+    "did until then, and what its code had set after that is lost."
+)
 
 
 @dataclass
@@ -63,6 +67,7 @@ class Run:
         budget: What each task may use; `None`: no limit.
         recorder: Records the model traffic, that of tasks before too; `None`: nobody does.
         asks: Whether a person is asked before code runs, whatever the team says.
+        differs: Whether the last task had ended, and stopped in the middle when `repeat` went through it.
     """
 
     prepared: PreparedRun
@@ -72,6 +77,8 @@ class Run:
     budget: Budget | None = None
     recorder: Recorder | None = None
     asks: bool = False
+    differs: bool = False
+    _ended: RunEntry | None = None
     _own_approvals: list[tuple[CodingAgent[Any], Any]] = field(default_factory=list)
 
     @classmethod
@@ -177,6 +184,8 @@ class Run:
         past = said_in(known)
         if not any(step.kind == TASK for step in known):
             past.append(Said("task", entry.task))
+        last_kind = next((said.kind for said in reversed(past) if said.kind in ("task", "undo")), "")
+        ended = entry if is_over and task is not None and last_kind == "task" else None
         if task is None:  # The last one is finished. What was said after it belongs to no task.
             last = max((place for place, said in enumerate(past) if said.kind == "task"), default=-1)
             task = past[last].text if past else entry.task
@@ -187,7 +196,7 @@ class Run:
             log.note(f"Something like a key was in what was answered before; the journal has {MASK} in its place.")
         if done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
             log.note("If code was running when the run ended, it is run again from its beginning, with all its blocks.")
-        return cls(prepared, past, task, log, allowed, recorder)
+        return cls(prepared, past, task, log, allowed, recorder, _ended=ended)
 
     async def go(
         self,
@@ -210,6 +219,8 @@ class Run:
             if self.log.known:
                 done = counted(self.log.known, "step")
                 record.notices.append(f"Resumed, with {done} from before, which nobody does again.")
+            if self.differs:
+                record.notices.append(DIFFERS)
             shown = partial(begin, record)
             return await self.go_on(
                 record, watch, begin=shown, owns_process=owns_process, close=close, token=token, ask=ask
@@ -260,6 +271,9 @@ class Run:
                     self.ask_before_code(said.asks)
             if said.kind == "undo":
                 await self.undo_calls(None)
+        if self._ended is not None and records and records[-1].cancelled:
+            self.differs = True
+            self.log.close(str(self._ended.outcome), self._ended.facts)
         return records
 
     async def undo_calls(self, ran: Sequence[Any] | None) -> Undone:

@@ -22,7 +22,7 @@ from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.executors import Checkpoints, SandboxCodeExecutor
 from coderoom.models.services import absolute_model
-from coderoom.runs.durable import Run
+from coderoom.runs.durable import DIFFERS, Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, UNDONE_IN, without_files
@@ -51,6 +51,7 @@ _MOST_SHOWN: Final = 2_000
 _MOST_EARLIER: Final = 10
 _MOST_OF_EARLIER: Final = 500
 _ANEW: Final = "The session begins anew: its variables are lost, unless the agent can run its code again."
+_AGAIN: Final = "The session begins anew: the next task first runs the code of earlier tasks again."
 _GIVEN_TO_TEAMS: Final = (
     "model",
     "workspace",
@@ -159,7 +160,9 @@ class Chat:
         for record in self.repeated:
             self.say(f"> {without_files(record.task)}", "dim")
         last = self.repeated[-1]
-        if last.cancelled:
+        if self.run.differs:
+            self.say(DIFFERS, "yellow")
+        elif last.cancelled:
             self.say("The last task had not ended. The team knows what was done until then.", "yellow")
         elif last.answer:
             self.say(bound_output(last.answer, _MOST_SHOWN))
@@ -221,6 +224,8 @@ class Chat:
             run.log.hold()
             self._note_files()
         self.view.end(record)
+        if record.cancelled and any(agent.runs_again for agent in coding_agents_of(run.prepared.team)):
+            self.say(_AGAIN, "dim")
         return record
 
     def _show(self, message: BaseAgentEvent | BaseChatMessage) -> None:

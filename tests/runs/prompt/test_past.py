@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -123,3 +124,40 @@ def test_what_does_not_go_with_a_past_chat_is_refused(service: Service) -> None:
     assert "leave out --wall" in service.chat("--continue", "--wall", "none", code=2)
     assert "leave one of them out" in service.chat("--continue", "--resume", code=2)
     assert "Name a team" in service.chat(code=2)
+
+
+def test_a_chat_goes_on_after_a_task_that_was_ended_and_a_good_one(tmp_path: Path) -> None:
+    looks = "```python\nimport os\nprint('was there:', os.path.exists('f'))\nopen('f', 'w').close()\n```"
+    endless = "```python\nprint('has begun', flush=True)\nwhile True: pass\n```"
+    with OpenAIServer([looks, "Looked.", endless, *SETS, *SHOWS]) as server:
+        service = Service(tmp_path, server)
+        arguments = [*service.first, "--workspace-mode", "overlay"]
+        ours, theirs = pty.openpty()
+        with chat_process(
+            *arguments, cwd=tmp_path, env=environment(service.env), stdin=theirs, stdout=subprocess.PIPE, text=True
+        ) as process:
+            os.close(theirs)
+            assert process.stdout is not None
+            os.write(ours, b"Look.\nLoop.\n")
+            shown = _until(process.stdout, "has begun")
+            process.send_signal(signal.SIGINT)
+            shown += _until(process.stdout, "runs the code of earlier tasks again")
+            os.write(ours, b"Set x.\n/apply\n/exit\n")
+            shown += process.stdout.read()
+        os.close(ours)
+        assert "x is 41" in shown, shown
+        assert "gave 'was there: False' before" in str(server.requests[-1].body["messages"])
+        assert Journal(tmp_path / "journal").find("last").outcome == "ok"
+        (tmp_path / "work" / "f").unlink()  # So that the first code comes out as it did first.
+        assert "x is now 41" in service.chat("--continue", lines="Show x.\n")
+        assert len(server.requests) == 7
+
+
+def _until(stream: IO[str], words: str) -> str:
+    """What is shown until these words are."""
+    shown = ""
+    while words not in shown:
+        line = stream.readline()
+        assert line, shown
+        shown += line
+    return shown
