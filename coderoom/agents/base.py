@@ -33,7 +33,6 @@ from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
     CreateResult,
-    FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
     RequestUsage,
@@ -45,11 +44,19 @@ from pydantic import Field
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, Ending, TurnT
+from coderoom.agents.attempt import (
+    Attempt,
+    Ending,
+    TurnT,
+    code_event,
+    edited_event,
+    execution_event,
+    final_message,
+)
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.conversation import ModelAgent
+from coderoom.agents.handing_over import HandingOver
 from coderoom.agents.pictures import with_pictures
-from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, report
 from coderoom.agents.selection import CodeFormat, Selection, select_blocks, select_from_reply
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.errors import RequestError
@@ -119,8 +126,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             raise ValueError("memory needs a model_client, whose conversation it adds to.")
         self._memory = None if memory is None else list(memory)
         self._handoffs = None if handoffs is None else list(handoffs)
-        self._targets = _handoffs_by_name(handoffs or (), model_client)
-        self._handoff_tools: list[BaseTool[Any, Any]] = [each.handoff_tool for each in self._targets.values()]
+        self._handing_over = HandingOver(handoffs or (), model_client)
         self._model_client_stream = model_client_stream
         self._runner = runner
         if isinstance(self._model_context, CompactingContext):
@@ -219,7 +225,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _step(self, turn: TurnT) -> None:
         """Call the model once, and run the code that it writes."""
         message_id = str(uuid.uuid4())
-        reply = await self._ask_model(message_id, turn.token, tools=self._handoff_tools)
+        reply = await self._ask_model(message_id, turn.token, tools=self._handing_over.tools)
         turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
         if not isinstance(reply.content, str):
             turn.answer = await self._hand_over(turn, reply.content, reply.usage)
@@ -255,24 +261,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     async def _hand_over(self, turn: TurnT, calls: list[FunctionCall], usage: RequestUsage) -> HandoffMessage:
         """Hand over as the model's first call says. The next agent gets the report of the code that has run."""
-        for call in calls:
-            if call.name not in self._targets:
-                raise TypeError(f"The model called {call.name!r}, and its tools are: {', '.join(self._targets)}.")
-        results = [
-            FunctionExecutionResult(content=self._targets[call.name].message, name=call.name, call_id=call.id)
-            for call in calls
-        ]
+        answer, results = self._handing_over.answer(calls, self.name, turn.whole)
         await self._model_context.add_message(FunctionExecutionResultMessage(content=results))
         await self.say(ToolCallRequestEvent(content=calls, source=self.name, models_usage=usage))
         await self.say(ToolCallExecutionEvent(content=results, source=self.name))
-        chosen, last = self._targets[calls[0].name], turn.whole
-        return HandoffMessage(
-            content=chosen.message,
-            target=chosen.target,
-            source=self.name,
-            context=[] if last is None else [UserMessage(content=report("", last), source=self.name)],
-            metadata={} if last is None else facts(last),
-        )
+        return answer
 
     async def _run(self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]) -> Attempt:
         """Run code within the budget, and say its output while it runs."""
@@ -454,17 +447,3 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             f"Cannot serialize {type(self).__name__} with {argument} set to {value!r}: a function cannot be part of a "
             "config. Use a component of coderoom.approval."
         )
-
-
-def _handoffs_by_name(
-    handoffs: Sequence[Handoff | str], model_client: ChatCompletionClient | None
-) -> dict[str, Handoff]:
-    made = [Handoff(target=each) if isinstance(each, str) else each for each in handoffs]
-    if made and model_client is None:
-        raise ValueError("handoffs need a model_client, which chooses when to hand over.")
-    if made and model_client is not None and not model_client.model_info["function_calling"]:
-        raise ValueError("handoffs need a model that can call functions (function_calling in its model_info).")
-    by_name = {handoff.name: handoff for handoff in made}
-    if len(by_name) < len(made):
-        raise ValueError(f"Two handoffs have the same name: {[handoff.name for handoff in made]}.")
-    return by_name

@@ -21,7 +21,7 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field, model_validator
 
 from coderoom._util.tasks import Deadline, aside, await_with_token, within
-from coderoom.agents.attempt import Attempt, Ending, LimitedTurn
+from coderoom.agents.attempt import Attempt, Ending, LimitedTurn, final_message
 from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgentConfig, BranchRunner
 from coderoom.agents.code_runner import CodeRunner
@@ -33,12 +33,12 @@ from coderoom.agents.inverses import Undone
 from coderoom.agents.maps import check_map, map_of
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
-from coderoom.agents.reports import final_message
 from coderoom.agents.selection import CodeFormat, Selection
 from coderoom.agents.skills import describe_skills, skills_for
 from coderoom.agents.tool_search import ToolSearch, ToolsInPrompt
 from coderoom.agents.tools import (
     check_dump,
+    check_executor,
     check_imports,
     check_limits,
     check_tools,
@@ -52,7 +52,7 @@ from coderoom.agents.tools import (
 from coderoom.agents.type_check import TypeCheck
 from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType, CallGate, CallRule
-from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
+from coderoom.executors import SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
 from coderoom.models.compacting import CompactingContext
 from coderoom.sandbox import ExecutionResult, OnOutput
@@ -219,17 +219,8 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
         context = CompactingContext() if model_context is None else model_context
         executor = SandboxCodeExecutor() if code_executor is None else code_executor
         self._keeps_variables = keeps_variables(executor)
-        if (tools or workbench) and not isinstance(executor, SandboxCodeExecutor):
-            raise ValueError(
-                f"tools and workbench need a SandboxCodeExecutor, whose code can call them, not "
-                f"{type(executor).__name__!r}."
-            )
-        if on_error == "rollback" and not isinstance(executor, Checkpoints):
-            raise ValueError(f"on_error='rollback' needs an executor with checkpoints, not {_describe(executor)}.")
-        if initial_variables and not self._keeps_variables:
-            raise ValueError(f"initial_variables need an executor that keeps variables, not {_describe(executor)}.")
-        if initial_imports and not self._keeps_variables:
-            raise ValueError(f"initial_imports need an executor that keeps variables, not {_describe(executor)}.")
+        has_initial = {"initial_variables": bool(initial_variables), "initial_imports": bool(initial_imports)}
+        check_executor(executor, bool(tools or workbench), on_error == "rollback", has_initial)
         for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
             if value not in get_args(known):
                 raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
@@ -292,8 +283,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, and the code that succeeded with the results of its function calls, as JSON-like data."""
-        parts = {**await super().save_state(), **await self._session.save()}
-        return CodeActAgentState(**parts).model_dump(mode="json")
+        return CodeActAgentState(**await super().save_state(), **await self._session.save()).model_dump(mode="json")
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned. Before the next turn the code is run again to restore the variables.
@@ -400,8 +390,7 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
-            how = self._languages, self._code_format, turn.known_texts
-            notice = await aside(unrun_code, str(reply.content), *how)
+            notice = await aside(unrun_code, str(reply.content), self._languages, self._code_format, turn.known_texts)
             if notice:
                 turn.asked_again = True
                 await self._add_to_context(notice)
@@ -459,8 +448,3 @@ class CodeActAgent(AgentWithContexts[LimitedTurn], Component[CodeActAgentConfig]
     @classmethod
     def _load_argument(cls, name: str, value: Any) -> Any:
         return [load_tool(tool) for tool in value] if name == "tools" else super()._load_argument(name, value)
-
-
-def _describe(executor: CodeExecutor) -> str:
-    state = getattr(executor, "state", None)
-    return f"one with state={state!r}" if state else repr(type(executor).__name__)

@@ -18,13 +18,12 @@ from pydantic import BaseModel, Field, model_validator
 
 from coderoom._util.tasks import aside
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, Ending, Turn
+from coderoom.agents.attempt import Attempt, Ending, Turn, facts, final_message
 from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
-from coderoom.agents.reports import facts, final_message
 from coderoom.agents.selection import Selection, texts_of
 from coderoom.agents.tools import with_help
 from coderoom.agents.variations import Variation

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -251,24 +251,6 @@ class CodeRunner:
         self._lose_variables()
         await self.executor.restart()
 
-    @contextlib.asynccontextmanager
-    async def keeping_changes(self) -> AsyncIterator[None]:
-        """Have the changes of an overlay as they are, whatever code changes that runs again in this context.
-
-        A person may have written, taken back or undone some of them since that code ran first.
-        """
-        saved = None
-        if self._is_overlaid:
-            with contextlib.suppress(RequestError):  # There are too many.
-                saved = await self.given.checkpoint()
-        try:
-            yield
-        finally:
-            if saved is not None:
-                if saved.files is not None:
-                    await saved.files.restore()
-                await self.given.release(saved)
-
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""
         await self.executor.stop()
@@ -301,7 +283,7 @@ class CodeRunner:
                 calls = self._interrupted.calls
                 raise
             finally:
-                self._note_calls(calls, self.recorder.take())
+                self._note_calls(calls, () if self.functions is no_functions else self.recorder.take())
             if self.shared is None:
                 return result
             cell_run = PastCell(blocks=list(blocks), calls=list(self.records), outcome=result.outcome)

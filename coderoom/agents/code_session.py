@@ -20,7 +20,7 @@ from coderoom.agents.attempt import Attempt, calls_made
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.eager import Eager
 from coderoom.agents.inverses import Functions, Made, Undone, undo
-from coderoom.agents.replay import PastCell, run_all_again
+from coderoom.agents.replay import PastCell, keeping_changes, run_all_again
 from coderoom.agents.selection import Selection
 from coderoom.agents.shared_session import SharedSession
 from coderoom.agents.tool_search import ToolSearch
@@ -351,7 +351,7 @@ class CodeActSession:
             return
         await self._runner.restart()
         self.forget_variables()
-        async with self._runner.keeping_changes() if is_there else nullcontext():
+        async with keeping_changes(self._executor) if is_there else nullcontext():
             await self.set_variables(cancellation_token)
             again = await run_all_again(self._cells, self._recorder, self._runner.executor, cancellation_token)
         if self._failed:

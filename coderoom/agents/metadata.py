@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Self
 
+from autogen_agentchat.base import TaskResult
+
 from coderoom.outcome import Outcome
 
 OUTCOME: Final = "coderoom.outcome"
@@ -123,3 +125,9 @@ EMPTY_REPLY = "The model's reply was empty."
 """The text of a final message without an answer."""
 WHY_CUT = {"length": "it reached its token limit", "content_filter": "the service's content filter ended it"}
 """What is said of a reply that is incomplete, by the values of `CUT`."""
+
+
+def without_questions(result: TaskResult) -> TaskResult:
+    """A result without the questions to a person, which are not for agents and programs."""
+    kept = [message for message in result.messages if SHOWN not in message.metadata]
+    return result.model_copy(update={"messages": kept})

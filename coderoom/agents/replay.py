@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 from coderoom._util.autogen import acting_as
 from coderoom._util.components import StrictConfig
 from coderoom.agents.inverses import Made
+from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, ExecutionResult, RecordedCall
 from coderoom.steps import branch, cell, runs_again
@@ -138,6 +139,25 @@ async def run_all_again(
     finally:
         recorder.answer_from(None)
     return replayed
+
+
+@asynccontextmanager
+async def keeping_changes(executor: Any) -> AsyncIterator[None]:
+    """Have the changes of an overlay as they are, whatever code changes that runs again in this context.
+
+    A person may have written, taken back or undone some of them since that code ran first.
+    """
+    saved = None
+    if getattr(executor, "workspace_mode", "direct") == "overlay":
+        with suppress(RequestError):  # There are too many.
+            saved = await executor.checkpoint()
+    try:
+        yield
+    finally:
+        if saved is not None:
+            if saved.files is not None:
+                await saved.files.restore()
+            await executor.release(saved)
 
 
 async def catch_up(agents: Sequence[Any]) -> None:

@@ -20,6 +20,7 @@ from autogen_core.tools import BaseTool, FunctionTool, Workbench
 from coderoom._util.autogen import is_started, tools_of
 from coderoom.agents.selection import CodeFormat
 from coderoom.blocks import extract_code_blocks, normalize_language, without_thoughts
+from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     EDITING_HELP,
@@ -187,6 +188,29 @@ def _kind_of(workbench: Workbench) -> str:
     server = getattr(getattr(workbench, "initialize_result", None), "serverInfo", None)
     name = " ".join(str(getattr(server, "name", "")).split())  # One line, since it is a line for the model.
     return name[:_LONGEST_KIND] or type(workbench).__name__
+
+
+def check_executor(executor: CodeExecutor, has_tools: bool, rolls_back: bool, initial: Mapping[str, bool]) -> None:
+    """Refuse an executor that cannot do what the options need.
+
+    Args:
+        executor: The executor.
+        has_tools: Whether code is to call functions of the host.
+        rolls_back: Whether failed code is to be undone.
+        initial: Whether options are set that need variables which stay, by their names.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    kind = type(executor).__name__
+    if has_tools and not isinstance(executor, SandboxCodeExecutor):
+        raise ValueError(f"tools and workbench need a SandboxCodeExecutor, whose code can call them, not {kind!r}.")
+    state = getattr(executor, "state", None)
+    described = f"one with state={state!r}" if state else repr(kind)
+    if rolls_back and not isinstance(executor, Checkpoints):
+        raise ValueError(f"on_error='rollback' needs an executor with checkpoints, not {described}.")
+    for name in [name for name, is_set in initial.items() if is_set and not keeps_variables(executor)]:
+        raise ValueError(f"{name} need an executor that keeps variables, not {described}.")
 
 
 def check_limits(max_steps: int, max_tokens: int | None, max_seconds: float | None) -> None:

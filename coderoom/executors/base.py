@@ -92,12 +92,15 @@ class SandboxCodeResult(CodeResult):
 class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     """Runs blocks in a sandbox, which starts with the first of them.
 
-    `has_owner`: whether its user stops it. AutoGen's own agents and tools do not.
+    Attributes:
+        has_owner: Whether its user stops it. AutoGen's own agents and tools do not.
+        workspace_mode: Whether the code changes its folder (`direct`) or not (`overlay`).
     """
 
     def __init__(self, config: SandboxCodeExecutorConfig, *, shows_values: bool) -> None:
         note_run()
         self._settings = config
+        self.workspace_mode = config.workspace_mode
         self._shows_values = shows_values
         self._functions: tuple[HostFunction, ...] = ()
         self._runtime: BlocksRun | None = None

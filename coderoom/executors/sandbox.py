@@ -396,11 +396,6 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         async with self._session_with_changes() as session:
             await session.discard(paths)
 
-    @property
-    def workspace_mode(self) -> str:
-        """Whether the code changes its folder (`direct`) or not (`overlay`)."""
-        return self._settings.workspace_mode
-
     @asynccontextmanager
     async def _session_with_changes(self) -> AsyncIterator[Session]:
         if self._settings.workspace_mode != "overlay":

@@ -26,7 +26,7 @@ from coderoom._util.autogen import (
 from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom.agents.base import CodingAgent
-from coderoom.agents.reports import without_questions
+from coderoom.agents.metadata import without_questions
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
 

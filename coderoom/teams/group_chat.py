@@ -23,7 +23,7 @@ from coderoom._util.autogen import (
     RoundRobinGroupChatManager,
     SerializableException,
 )
-from coderoom.agents.reports import without_questions
+from coderoom.agents.metadata import without_questions
 from coderoom.errors import AgentError, TeamError
 from coderoom.teams.conditions import load_condition_state, save_condition_state
 from coderoom.teams.team_agent import TeamAgent

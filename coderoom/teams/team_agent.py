@@ -18,7 +18,7 @@ from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import Item
 from coderoom.agents.conversation import StreamingAgent
-from coderoom.agents.reports import without_questions
+from coderoom.agents.metadata import without_questions
 
 
 async def start_agents(team: Team) -> None:

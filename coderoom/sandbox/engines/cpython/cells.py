@@ -18,7 +18,7 @@ from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, artifacts_o
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
-from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Limit
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
 
 _LONGEST = 30_000
 
@@ -129,12 +129,14 @@ def conclude(
         facts = _died(cell.ended, limits, state_lost)
     if cell.output.truncated or answer.get("value_too_large") is True:
         facts["limit"] = facts.get("limit") or ("output" if cell.output.truncated else "value")
+    artifacts: tuple[Artifact, ...] = ()
+    if reported := answer.get("artifacts"):
+        shown = cell.output.marked()
+        artifacts = artifacts_of(reported, answer.get("contents", b""), config.shared_workspace, shown)
     return cell.output.make_result(
         **facts,
         duration=duration,
-        artifacts=artifacts_of(
-            answer.get("artifacts"), answer.get("contents", b""), config.shared_workspace, cell.output.marked()
-        ),
+        artifacts=artifacts,
         artifacts_left_out=natural(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),

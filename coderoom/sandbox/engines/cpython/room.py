@@ -261,13 +261,9 @@ class Room(ForkServerClient):
             super()._on_message(message)
 
     @contextlib.contextmanager
-    def yielding(self, seconds: float | None) -> Iterator[None]:
+    def yielding(self, seconds: float) -> Iterator[None]:
         """While this lasts, lower the priority of what runs in the room if it computes for longer than some seconds."""
-        if seconds is None:
-            yield
-            return
         loop = asyncio.get_running_loop()
-
         request = {"op": "look", "pid": self._pid, "parent": self.parent._pid if self.parent else 0}
         forks = [each.entered for each in self.forks if isinstance(each, Room)] if self.places.folders else []
 

@@ -285,7 +285,8 @@ class CPythonSession:
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
         try:
-            with self._room.yielding(self._limits.yield_seconds):
+            seconds_alone = self._limits.yield_seconds
+            with contextlib.nullcontext() if seconds_alone is None else self._room.yielding(seconds_alone):
                 ending = await self._wait_for_cell(cell, live, seconds, final)
         finally:
             self._printing = None

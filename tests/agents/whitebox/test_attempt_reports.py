@@ -12,9 +12,18 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import CreateResult, RequestUsage
 
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import EDITED, Attempt, refused
+from coderoom.agents.attempt import (
+    EDITED,
+    Attempt,
+    code_event,
+    edited_event,
+    execution_event,
+    facts,
+    final_message,
+    refused,
+    report,
+)
 from coderoom.agents.metadata import StopReason
-from coderoom.agents.reports import code_event, edited_event, execution_event, facts, final_message, report
 from coderoom.agents.selection import Selection
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, FunctionCall
