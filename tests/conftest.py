@@ -5,8 +5,8 @@ import gc
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is slow to make examples. `make test` tries a quarter as many as the full run.
-settings.register_profile("full", suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow, which says nothing about the code. `make test` tries a quarter as many as the full run.
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("full"), max_examples=25)
 settings.load_profile("full")
 

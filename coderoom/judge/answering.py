@@ -77,7 +77,7 @@ class Answering:
                     given = [*map(dict, codes)], self._requests, _WHOLE
                     cell = make_harness(MODULES, sandbox.preload) + call_inside("checks", "answer_in_turn", *given)
                     value = value_of(await sandbox.run(cell, timeout=_SECONDS))
-                    answered = dict(zip(codes, _read(value), strict=False))
+                    answered = dict(zip(codes, read_answers(value), strict=False))
             except Exception as error:
                 for _, found in several:
                     if not found.done():
@@ -88,7 +88,7 @@ class Answering:
                         found.set_result(answered.get(tuple(files.items())))
 
 
-def _read(value: Any) -> list[Answers | None]:
+def read_answers(value: Any) -> list[Answers | None]:
     """The answers of each code that has begun; `None` for those that cannot be used."""
     found: list[Answers | None] = []
     for each in value if isinstance(value, list) else []:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from coderoom.judge.answering import Answers, _read
+from coderoom.judge.answering import Answers, read_answers
 
 GOOD = [["1", "2"], 0.5]
 
 
 @pytest.mark.parametrize("bad", [None, [], [["1", 2], 0.5], [["1"], 1], ["1", 0.5], [["1"], 0.5, 1]])
 def test_what_cannot_be_used_takes_no_place_of_another(bad: Any) -> None:
-    assert _read([GOOD, bad, GOOD]) == [Answers(["1", "2"], 0.5), None, Answers(["1", "2"], 0.5)]
+    assert read_answers([GOOD, bad, GOOD]) == [Answers(["1", "2"], 0.5), None, Answers(["1", "2"], 0.5)]
 
 
 def test_without_a_list_there_are_no_answers() -> None:
-    assert _read({"0": GOOD}) == _read(None) == []
+    assert read_answers({"0": GOOD}) == read_answers(None) == []
