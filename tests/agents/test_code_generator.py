@@ -68,11 +68,18 @@ async def test_a_turn_makes_tested_code_and_shows_how() -> None:
 
 async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
     repair = json.dumps({"wrong": "implementation", "reason": "all_tests_passed", "implementation": WRONG})
-    agent = generator(ReplayModel([SPECS, TESTS, WRONG, repair, WRONG]))
-    _, message = await turn(agent)
+    agent, failure = (
+        generator(ReplayModel([SPECS, TESTS, WRONG, repair, WRONG])),
+        "-3 gives -6: result: expected -6, got 9",
+    )
+    events, message = await turn(agent)
+    ran = [event.result for event in events if isinstance(event, CodeExecutionEvent)]
+    assert [(each.exit_code, each.output.splitlines()) for each in ran[:1]] == [
+        (1, ["double: 1 of 3 tests passed", "21 gives 42: result: expected 42, got 441", failure])
+    ]
     assert message.metadata[keys.OUTCOME] == "error"
     assert message.metadata[keys.STOP_REASON] == "same_code"
-    assert "double: -3 gives -6: result: expected -6, got 9" in message.content
+    assert f"double: {failure}" in message.content
 
 
 async def test_what_branches_say_has_their_names_and_then_what_came_of_them() -> None:

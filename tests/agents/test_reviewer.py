@@ -135,6 +135,17 @@ async def test_a_real_coder_whose_new_code_has_no_language_is_not_approved(coder
     assert verdict_in(await turn(reviewer, second.chat_message)).approved is False
 
 
+async def test_code_in_the_summary_of_a_report_was_not_run() -> None:
+    report = attempt(content="```python no-run\nprint(6 * 7)\n```\nIt printed 42.")
+    for summary, approved in (
+        ("As above:\n```python\nprint(6 * 7)\n```", True),
+        ("Better so:\n```\nprint(6 * 8)\n```", False),
+        ("<think>\n```\nprint(6 * 8)\n```\n</think>It prints 42.", True),
+    ):
+        said = report.model_copy(update={"metadata": {**report.metadata, "coderoom.summary": summary}})
+        assert (await review(YES, TASK, said)).approved is approved, summary
+
+
 # --- What it says ---
 
 

@@ -70,6 +70,20 @@ async def test_what_the_session_has_is_known(actor: MakeActor) -> None:
     assert last == "\n"  # The name is no longer that of the function, whose call would be wrong.
 
 
+async def test_an_own_async_function_needs_its_await_only_where_a_coroutine_is_wrong(actor: MakeActor) -> None:
+    defined = "async def rows(n=1):\n    return [*range(n)]\nprint('begun')\n"
+    wrong = ["print(rows()[0])", "for each in rows(2):\n    pass", "print([each for each in rows()])"]
+    right = [
+        "work = [rows(3)]\nprint(await work[0])",
+        "print([await each for each in (rows(3),)])",
+        "import asyncio\nprint((await asyncio.gather(rows(3)))[0])",
+    ]
+    replies = [python(defined + each) for each in wrong + right]
+    found = outputs(await stream(actor(Client(*replies, "Done."), check_types=True, max_steps=10), TASK))
+    assert ["write `await rows(...)`" in each and "begun" not in each for each in found] == [True] * 3 + [False] * 3
+    assert found[3:] == ["begun\n[0, 1, 2]\n", "begun\n[[0, 1, 2]]\n", "begun\n[0, 1, 2]\n"]
+
+
 async def test_branches_are_checked_too(actor: MakeActor) -> None:
     replies = [python("n = 1\n1 / 0"), python("n = 2\nadd(n)"), python("print(add(n, 41))"), "It is 42."]
     items = await stream(actor(Client(*replies), tools=[add], check_types=True, branches=2), TASK)

@@ -134,6 +134,44 @@ def test_nested_team_without_its_type(tmp_path: Path) -> None:
     assert (config["max_turns"], config["participants"][0]["config"]["max_turns"]) == (1, 5)
 
 
+EXECUTOR = """\
+provider: autogen_agentchat.teams.RoundRobinGroupChat
+config:
+  participants:
+    - provider: coderoom.agents.CodeExecutorAgent
+      config:
+        name: runner
+        code_executor:
+          provider: coderoom.executors.SandboxCodeExecutor
+          config:
+            timeout: 20
+            NETWORK
+            packages: [tqdm]
+"""
+CREDENTIALS = "network: [a.example.org]\n            credentials: {a.example.org: {value: one}}"
+
+
+def test_packages_hosts_and_credentials_are_added_and_the_rest_is_replaced(tmp_path: Path) -> None:
+    def made(network: str, /, **settings: Any) -> dict[str, Any]:
+        team = load_team(write(tmp_path, EXECUTOR.replace("NETWORK", network)), env={}, **settings)
+        config: dict[str, Any] = team.dump_component().config["participants"][0]["config"]["code_executor"]["config"]
+        return config
+
+    own = "network: [a.example.org]"
+    config = made(own, packages=["polars"], allowed_hosts=["b.example.org"], timeout=7)
+    assert config["packages"] == ["tqdm", "polars"]
+    assert config["network"] == ["a.example.org", "b.example.org"]
+    assert config["timeout"] == 7
+    assert made("network: false", allowed_hosts=["a.example.org"])["network"] == ["a.example.org"]
+    assert made(own, network=False)["network"] is False
+    with pytest.raises(RequestError, match="the team lets code use the whole network"):
+        made("network: true", allowed_hosts=["b.example.org"])
+    config = made(CREDENTIALS, credentials={"b.example.org": {"value": "two"}}, allowed_hosts=["b.example.org"])
+    assert config["credentials"].keys() == {"a.example.org", "b.example.org"}
+    with pytest.raises(RequestError, match="timeout cannot be set to -1"):
+        made(own, timeout=-1)
+
+
 async def test_one_model_for_all(tmp_path: Path) -> None:
     client = ReplayModel(["hello"])
     file = write(tmp_path, HOLDERS)

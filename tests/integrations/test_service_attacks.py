@@ -115,6 +115,17 @@ def _extended(**facts: str) -> bytes:
     return bytes(head)
 
 
+@pytest.mark.slow
+def test_an_archive_has_at_most_20_000_members(url: str) -> None:
+    folder = _member("a", 0, tarfile.DIRTYPE)
+    with client_of(url) as client:
+        box = client.post("/v1/sandboxes", json={}).json()["id"]
+        for count, status in ((20_000, 2), (20_001, 4)):
+            answer = client.put(f"/v1/sandboxes/{box}/archive", content=folder * count + bytes(1024))
+            assert answer.status_code // 100 == status, (count, answer.text)
+        client.delete(f"/v1/sandboxes/{box}")
+
+
 def test_archives_that_make_their_reader_run_in_circles_are_refused(url: str) -> None:
     first = _member("a", 0)
     sparse = _extended(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize=str(1 << 40))

@@ -100,6 +100,25 @@ async def test_a_stream_that_nobody_waits_for_is_cancelled_where_it_waits() -> N
     assert client.cancelled
 
 
+async def test_a_client_that_hears_of_the_end_by_its_token_only_hears_of_it() -> None:
+    token, heard = CancellationToken(), asyncio.Event()
+
+    class Deaf(Client):
+        async def create_stream(
+            self, messages: Sequence[LLMMessage], *, cancellation_token: Any = None, **arguments: Any
+        ) -> AsyncGenerator[str | CreateResult, None]:
+            cancellation_token.add_callback(heard.set)
+            yield "a"
+            await heard.wait()
+
+    async def stop(_: str) -> None:
+        token.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call_model(Deaf(result=None), ASK, token, on_chunk=stop)
+    assert heard.is_set()
+
+
 async def test_pictures_are_encoded_once() -> None:
     picture = Image(PIL.Image.new("RGB", (2, 2)))
     shown = UserMessage(content=["This:", picture], source="user")
