@@ -24,6 +24,7 @@ from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     EDITING_HELP,
+    ENVIRONMENT_HELP,
     PROCESSES_HELP,
     Effect,
     FunctionCall,
@@ -267,8 +268,8 @@ _FORMATS = {
 
 
 def with_help(system_message: str | None, executor: CodeExecutor) -> str | None:
-    """The system message with what a model has to know of the functions that an executor offers to code."""
-    helps = {"processes": PROCESSES_HELP, "editing": EDITING_HELP}
+    """The system message with what a model has to know of what an executor offers to code."""
+    helps = {"processes": PROCESSES_HELP, "editing": EDITING_HELP, "environment": ENVIRONMENT_HELP}
     parts = [text for name, text in helps.items() if getattr(executor, name, False)]
     return "\n\n".join(([system_message] if system_message else []) + parts) if parts else system_message
 

@@ -189,7 +189,7 @@ def _move_to(checked: Checked, server: str) -> None:
         raise RequestError("No executor of the team can run code at a server: that needs a SandboxCodeExecutor.")
     for path in paths:
         config = value_at(checked.data, path)["config"]
-        for name in ("wall", "python", "readable"):
+        for name in ("wall", "python", "readable", "environment"):
             config.pop(name, None)
         config |= {"engine": "remote", "options": {"url": server}}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom.errors import MissingDependencyError
+from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
 from coderoom.sandbox.proxy.rules import parse_rule
 from coderoom.sandbox.registry import ENGINES, WALLS, asked_in_vain
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 State = Literal["session", "fresh"]
 Policy = Literal["open", "restricted"]
+PROJECT: Final = "project"
+"""In place of the path of an environment: the one of the project in the folder."""
 
 
 def _checked_host(text: str) -> str:
@@ -184,6 +186,14 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             "last rows. Otherwise the output has its `repr`."
         ),
     )
+    environment: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "A virtual environment, or one of conda, as a path, whose programs come first for programs that code "
+            "starts; or `project` for that of the folder, if there is one: the active one, `.venv`, `venv` or `env`."
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
@@ -258,4 +268,16 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             credentials=self.credentials,
             workspace_mode=self.workspace_mode,
             describe_tables=self.describe_tables,
+            environment=self.environment_in(work_dir),
         )
+
+    def environment_in(self, work_dir: Path) -> Path | None:
+        """The folder of the environment for code in a folder; `None` if there is none, or the project's is unusable."""
+        if self.environment != PROJECT:
+            return None if self.environment is None else Path(self.environment).expanduser()
+        from coderoom.sandbox import find_environment
+
+        with suppress(RequestError):
+            found = find_environment(work_dir)
+            return None if found is None else found.folder
+        return None

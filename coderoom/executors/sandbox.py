@@ -164,6 +164,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         workspace_mode: Literal["direct", "overlay"] = "direct",
         editing: bool = False,
         describe_tables: bool = True,
+        environment: str | Path | None = None,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -194,6 +195,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     workspace_mode=workspace_mode,
                     editing=editing,
                     describe_tables=describe_tables,
+                    environment=environment,
                 )
             )
         except ValidationError as error:
@@ -232,6 +234,11 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     def editing(self) -> bool:
         """Whether Python code may call functions for the files of a repository."""
         return self._settings.editing
+
+    @property
+    def environment(self) -> str | None:
+        """The environment whose programs come first, or `project`; `None`: that of the interpreter."""
+        return self._settings.environment
 
     @property
     def state(self) -> State:

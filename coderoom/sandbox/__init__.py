@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.editing import EDITING_HELP, map_code
+    from coderoom.sandbox.environments import ENVIRONMENT_HELP, ProjectEnvironment, find_environment
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.calls import while_a_person_decides
     from coderoom.sandbox.functions.effects import Effect, EffectName
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CANCELLED_CODE",
     "EDITING_HELP",
+    "ENVIRONMENT_HELP",
     "INTERPRETERS",
     "LANGUAGES",
     "MOST_FORKS_IN_A_ROW",
@@ -101,6 +103,7 @@ __all__ = [
     "Process",
     "ProcessOutput",
     "ProcessTools",
+    "ProjectEnvironment",
     "RecordedCall",
     "RemoteSandbox",
     "Rulebook",
@@ -119,6 +122,7 @@ __all__ = [
     "check_functions",
     "choose_wall",
     "combined",
+    "find_environment",
     "find_violations",
     "host_functions",
     "map_code",
@@ -145,6 +149,7 @@ __getattr__, __dir__ = lazy(
         ),
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.editing": "EDITING_HELP map_code",
+        "coderoom.sandbox.environments": "ENVIRONMENT_HELP ProjectEnvironment find_environment",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.calls": "while_a_person_decides",
         "coderoom.sandbox.functions.effects": "Effect EffectName",

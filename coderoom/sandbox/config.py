@@ -62,6 +62,7 @@ _WRONG: Final = {
     "local_network": "is neither True nor False",
     "describe_tables": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
+    "environment": "is not the path of an environment; give a text or a Path",
     "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
     "allowed_packages": "is not a list of names of packages",
     "readable": "is not a list of texts or Paths",
@@ -83,7 +84,7 @@ _OF_MESSAGES: Final = [
 ]
 OBSERVE: Final = "observe"
 """In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
-OWN: Final = ("authority", "node_modules", "place", "bundles", "copied")
+OWN: Final = ("authority", "node_modules", "place", "bundles", "copied", "origin")
 """What engines and servers add to a configuration, which are no arguments of `Sandbox`."""
 Name = Annotated[str, Field(min_length=1)]
 
@@ -313,6 +314,7 @@ class SandboxConfig(BaseModel):
     terminals: bool = False
     workspace_mode: Literal["direct", "overlay"] = "direct"
     describe_tables: bool = False
+    environment: Annotated[Path | None, BeforeValidator(_path)] = None
     # `OWN`: of the proxy that opens TLS for these hosts; the packages of npm.
     authority: str = Field(default="", repr=False)
     node_modules: Path | None = None
@@ -322,6 +324,8 @@ class SandboxConfig(BaseModel):
     bundles: bool = Field(default=False, repr=False)
     # Whether the workspace is a copy for one session; not an argument of `Sandbox`.
     copied: bool = Field(default=False, repr=False)
+    # The folder that it is a copy of; not an argument of `Sandbox`.
+    origin: Path | None = Field(default=None, repr=False)
 
     @property
     def shared_workspace(self) -> Path | None:

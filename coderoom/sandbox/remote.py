@@ -32,6 +32,6 @@ class RemoteSandbox(Sandbox):
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Self:
         """Make a sandbox from a configuration."""
-        left_out = ("authority", "wall", "engine", "options", "python", "readable")
+        left_out = ("authority", "wall", "engine", "options", "python", "readable", "environment")
         arguments = {name: value for name, value in config if name not in left_out}
         return cls(config.options.get("url", ""), config.options.get("token", ""), **arguments)

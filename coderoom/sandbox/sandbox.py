@@ -68,6 +68,10 @@ class Sandbox:
         describe_tables: Whether a table (of pandas, Polars or PyArrow, or a long list of dicts) that is the value of a
             last expression, displayed or printed is described as models read it best, and not by its `repr`: its size,
             types, all columns, the first and the last rows.
+        environment: A virtual environment, or one of conda, such as a project's: its programs come first on the `PATH`
+            of programs that code starts, and it and the interpreter that it was made with can be read at their own
+            paths, as can the workspace. Nothing of it runs outside, and cells do not run in it. `find_environment`
+            finds that of a folder. A wall with an interpreter of its own (`docker`) does not use it.
 
     Raises:
         RequestError: An argument is wrong.
@@ -95,6 +99,7 @@ class Sandbox:
         terminals: bool = False,
         workspace_mode: Literal["direct", "overlay"] = "direct",
         describe_tables: bool = False,
+        environment: str | Path | None = None,
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -116,6 +121,7 @@ class Sandbox:
             terminals=terminals,
             workspace_mode=workspace_mode,
             describe_tables=describe_tables,
+            environment=environment,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

@@ -39,6 +39,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "credentials": {"api.example.org": {"value": "Bearer ${SOME_TOKEN}", "methods": ("GET",)}},
         "workspace_mode": "overlay",
         "describe_tables": False,
+        "environment": "project",
     }
 
 

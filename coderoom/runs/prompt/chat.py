@@ -27,7 +27,7 @@ from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, UNDONE_IN, without_files
 from coderoom.runs.prompt.edits import Edits
-from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
+from coderoom.runs.prompt.folder import Facts, diff_of, differing, environment_words, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
 from coderoom.runs.said import Said
 from coderoom.runs.team_run import (
@@ -145,6 +145,8 @@ class Chat:
     def begin(self) -> None:
         """Note the files at the beginning."""
         self.edits.note_team()
+        if words := environment_words(self.overlaid(), self.folder):
+            self.say(words, "dim")
         self.files_before = {} if self.folder is None else without_own(facts_of(self.folder))
 
     async def repeat(self) -> None:

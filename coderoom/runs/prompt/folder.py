@@ -9,7 +9,14 @@ from typing import Final
 
 from coderoom._util.files import read_inside, stats_inside
 from coderoom.errors import RequestError
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.sandbox import find_environment
 
+_ELSEWHERE: Final = ("docker", "remote")
+_HOW: Final = (
+    "Make .venv in the repository, activate one before the chat, or name packages, as in --package pytest, for the "
+    "code to have those of the project."
+)
 _OWN: Final = frozenset({".coderoom", "__pycache__", ".git"})
 _LARGEST: Final = 1 << 20
 Facts = dict[str, tuple[int, int]]
@@ -51,3 +58,20 @@ def _lines(folder: Path, name: str) -> list[str] | None:
         return []
     except (OSError, RequestError, UnicodeDecodeError):
         return None
+
+
+def environment_words(executor: SandboxCodeExecutor | None, folder: Path | None) -> str:
+    """Which environment the programs of code have, in a line; empty if it is not the project's that they would have."""
+    if executor is None or folder is None or executor.environment != "project":
+        return ""
+    if executor.wall in _ELSEWHERE:
+        return f"Environment: that of the wall (isolation backend) {executor.wall}."
+    try:
+        found = find_environment(folder)
+    except RequestError as error:
+        return f"Environment: CodeRoom's own. {error} {_HOW}"
+    if found is None:
+        return f"Environment: CodeRoom's own, since the project has none. {_HOW}"
+    is_inside = found.folder.is_relative_to(folder)
+    name = found.folder.relative_to(folder) if is_inside else found.folder
+    return f"Environment: {name}{f' (Python {found.version})' if found.version else ''}."

@@ -6,8 +6,6 @@ import contextlib
 import functools
 import json
 import os
-import pwd
-import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +19,17 @@ import coderoom
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.environments import ProjectEnvironment
 from coderoom.sandbox.proxy.rules import AUTHORITY
 from coderoom.sandbox.requirements import ON_REQUEST
+from coderoom.sandbox.walls.private import (
+    check_readable,
+    check_workspace,
+    is_covered,
+    is_private,
+    refuse_private,
+    without_dots,
+)
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
@@ -75,22 +82,6 @@ _ETC = (
 )
 # Package managers that install into one tree, which has no secrets.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
-# Never visible as a whole; of the second ones, nothing inside either.
-_PRIVATE = frozenset({"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"})
-# Never a workspace: what this machine runs.
-_SYSTEM = re.compile(r"(/usr|/usr/local)(/(s?bin|lib[^/]*|share|include|etc)(/.*)?)?|/(s?bin|lib[^/]*)(/.*)?")
-_PRIVATE_WITH_ALL = (
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lost+found",
-    "/proc",
-    "/run",
-    "/sys",
-    "/var/log",
-    "/var/run",
-    "/var/spool",
-)
 
 
 @dataclass(frozen=True)
@@ -136,17 +127,6 @@ _KNOWN: dict[str, Interpreter] = {}
 def know_interpreter(interpreter: Interpreter) -> None:
     """Keep what is known of an interpreter that must not be asked, since it would run code of its packages."""
     _KNOWN[interpreter.executable] = interpreter
-
-
-def without_dots(path: Path | str) -> Path:
-    """The absolute path without `..`; symbolic links stay in it, except where `..` follows one."""
-    found = Path("/")
-    for part in Path(path).absolute().parts[1:]:
-        if part == "..":  # The folder above a link's target, not above the link.
-            found = (found.resolve() if found.is_symlink() else found).parent
-        else:
-            found /= part
-    return found
 
 
 @functools.lru_cache(maxsize=4)
@@ -238,7 +218,11 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
     modules = spec.node_modules
-    layout = _base(interpreter, readable if modules is None else (*readable, modules))
+    readable = readable if modules is None else (*readable, modules)
+    if spec.environment is None:
+        layout = _base(interpreter, readable)
+    else:
+        layout = _with_environment(interpreter, readable, ProjectEnvironment.of(spec.environment), spec)
     layout = replace(layout, files=_files(uid, spec), place=spec.place)
     if modules is not None:
         layout = replace(layout, programs=(*layout.programs, str(modules / ".bin")))
@@ -286,7 +270,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     node = _node()
     wanted = [Path("/usr"), *(Path("/") / name for name in _TOP)]
     for path in interpreter.folders:
-        _refuse_private(path, f"the interpreter {interpreter.executable!r} is installed in {str(path)!r}")
+        refuse_private(path, f"the interpreter {interpreter.executable!r} is installed in {str(path)!r}")
         wanted.append(next((Path(store) for store in _STORES if path.is_relative_to(store)), path))
     wanted += [node] if node is not None else []
     wanted += readable
@@ -296,14 +280,14 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     paths = [path for path in wanted if str(path) not in links and path.exists()]
     real = sorted({path.resolve() for path in paths})
     for path in (*real, *sorted(set(paths) - set(real))):
-        if not _covered(str(path), binds):
+        if not is_covered(str(path), binds):
             binds[str(path)] = str(path.resolve())
     etc = [*(Path("/etc") / name for name in _ETC), *Path("/etc").glob("java-*-openjdk")]  # Debian's Java needs it.
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds.update(_hidden_entry_points(interpreter, binds))
     binds[f"{INSIDE}/guest"] = str(_OURS)
     # A link in a folder that is a link itself, such as /bin, is visible where that one leads.
-    links.update({link: text for link, text in interpreter.links if not _covered(link, (*binds, *links))})
+    links.update({link: text for link, text in interpreter.links if not is_covered(link, (*binds, *links))})
     if not any(Path(path).is_relative_to("/var/tmp") for path in (*binds, *links)):
         links["/var/tmp"] = "/tmp"  # Some programs insist on it.
     programs = [str(Path(interpreter.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -314,6 +298,39 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
         packages=interpreter.packages,
         programs=tuple(dict.fromkeys([*programs, str(node / "bin")] if node is not None else programs)),
     )
+
+
+def _with_environment(
+    interpreter: Interpreter, readable: tuple[Path, ...], environment: ProjectEnvironment, spec: SandboxConfig
+) -> Layout:
+    """The layout with an environment at its own path, whose programs come first.
+
+    Its programs, and projects that are installed as they are, name the folder of the project, which leads to the
+    workspace.
+    """
+    workspace = None if spec.workspace is None else spec.workspace.resolve()
+    of_workspace = [path for path in (spec.origin, spec.workspace, workspace) if path is not None]
+    shown = (path for path in environment.folders if workspace is None or not path.resolve().is_relative_to(workspace))
+    layout = _base(interpreter, (*readable, *shown))
+    targets, links = [target for _, target in layout.read_only], {path: text for text, path in layout.symlinks}
+    taken = {*targets, *links, spec.place}
+    for folder in dict.fromkeys(of_workspace):
+        known = [(str(folder), spec.place)]
+        if any(Path(each).is_relative_to(folder) for each in taken):  # Such as the environment itself.
+            known = [(str(path), f"{spec.place}/{path.name}") for path in folder.iterdir()]
+        links.update((path, text) for path, text in known if _is_free(path, taken))
+        taken.update(links)
+    links.update((path, text) for path, text in environment.links if _is_free(path, taken))
+    return replace(
+        layout,
+        symlinks=tuple((text, path) for path, text in sorted(links.items())),
+        programs=(environment.programs, *layout.programs),
+    )
+
+
+def _is_free(path: str, taken: Iterable[str]) -> bool:
+    """Whether nothing is in the place of a path, above it or below it."""
+    return not is_covered(path, taken) and not any(Path(each).is_relative_to(path) for each in taken)
 
 
 def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> dict[str, str]:
@@ -332,16 +349,12 @@ def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> 
             place = unquote(urlsplit(facts["url"]).path)
         except (OSError, ValueError, KeyError, AttributeError):
             continue
-        if not editable or _covered(place, binds):  # Visible at its own path.
+        if not editable or is_covered(place, binds):  # Visible at its own path.
             continue
         for target, source in binds.items():
             if entries.is_relative_to(source):
                 hidden[str(Path(target) / entries.relative_to(source))] = str(NO_ENTRY_POINTS)
     return hidden
-
-
-def _covered(path: str, targets: Iterable[str]) -> bool:
-    return any(Path(path).is_relative_to(target) for target in targets)
 
 
 def _node() -> Path | None:
@@ -355,45 +368,6 @@ def _node() -> Path | None:
     if program.parent.name != "bin" or not (prefix / "lib" / "node_modules").is_dir() or is_private(prefix):
         return None
     return None if prefix.is_relative_to("/usr") else prefix
-
-
-def is_private(path: Path) -> bool:
-    """Whether a folder must not be visible as a whole: a home or system folder."""
-    if str(path) in _PRIVATE or path.parent == Path("/home") or _covered(str(path), _PRIVATE_WITH_ALL):
-        return True
-    # The folder above a home shows the home.
-    homes = {Path("/root"), Path(os.environ.get("HOME") or "/root")}
-    with contextlib.suppress(KeyError):
-        homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    return any(home.is_relative_to(path) for home in (*homes, *(home.resolve() for home in homes)))
-
-
-def _refuse_private(path: Path, what: str) -> None:
-    if is_private(path.resolve()) or is_private(path):
-        raise RequestError(
-            f"{what[:1].upper()}{what[1:]}, which is a home or system folder and is not shown to code as a whole; "
-            "use a folder of its own, such as a virtual environment."
-        )
-
-
-def check_readable(path: Path) -> Path:
-    """The path without `..`, if code may be shown what is there."""
-    path = without_dots(path)
-    if not path.exists():
-        raise RequestError(f"There is no {str(path)!r} to make readable.")
-    _refuse_private(path, f"readable names {str(path)!r}")
-    return path
-
-
-def check_workspace(workspace: Path) -> None:
-    """Check that a folder, given without symbolic links, can be a workspace."""
-    if not workspace.is_dir():
-        raise RequestError(f"The workspace {str(workspace)!r} is not a folder; make it first.")
-    if is_private(workspace) or _SYSTEM.fullmatch(str(workspace)):
-        raise RequestError(
-            f"The workspace {str(workspace)!r} is a home or system folder, where code could change what this machine "
-            "runs; use a folder inside it."
-        )
 
 
 def _usual_authorities() -> str:

@@ -398,13 +398,14 @@ class NoWall(ProbedWall):
         tidying.callback(remove_folder, Path(scratch))
         workspace = scratch if spec.workspace is None else str(spec.workspace)
         modules = [] if spec.node_modules is None else [str(spec.node_modules / ".bin")]
+        active = [] if spec.environment is None else [str(spec.environment / "bin")]
         boot = {
             "environment": _environment(spec.env, scratch, workspace),
             "workspace": workspace,
             "scratch": scratch,
             "private": scratch,
             "packages": interpreter.packages,
-            "programs": [str(Path(interpreter.executable).parent), *modules],
+            "programs": [*active, str(Path(interpreter.executable).parent), *modules],
             "rooms": "plain",
             "supervised": True,
             "keep_privileges": True,

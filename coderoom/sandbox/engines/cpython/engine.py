@@ -74,7 +74,8 @@ class CPythonEngine:
     def __init__(self, config: SandboxConfig) -> None:
         proxy = environment_for(config) if config.proxied else {}
         reach = proxy if config.proxied or config.host_network else WITHOUT_NETWORK
-        self._config = config.model_copy(update={"env": environment({**reach, **config.env})})
+        active = {} if config.environment is None else {"VIRTUAL_ENV": str(config.environment)}
+        self._config = config.model_copy(update={"env": environment({**reach, **active, **config.env})})
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._builds: Builds | None = None
@@ -160,7 +161,7 @@ class CPythonEngine:
 
         def make(place: Path) -> CPythonEngine:
             changed = {"wall": self.wall, "workspace": place, "workspace_mode": "direct", "copied": True}
-            return CPythonEngine(config.model_copy(update=changed))
+            return CPythonEngine(config.model_copy(update={**changed, "origin": config.workspace}))
 
         self._copies = Copies(config.workspace, make, self._guarded, config.concurrency)
         await self._copies.start()

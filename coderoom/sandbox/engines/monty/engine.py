@@ -68,6 +68,7 @@ class MontyEngine:
         "packages",
         "allowed_packages",
         "readable",
+        "environment",
         "options",
         "wall",
         "stdin",

@@ -39,7 +39,7 @@ class RemoteEngine:
 
     name: ClassVar[str] = "remote"
     languages: ClassVar[Sequence[str]] = LANGUAGES
-    lacks: ClassVar[Collection[str]] = ("wall", "python", "readable", "workspace_mode")
+    lacks: ClassVar[Collection[str]] = ("wall", "python", "readable", "workspace_mode", "environment")
     wall: ClassVar[str] = "remote"
 
     def __init__(self, config: SandboxConfig) -> None:

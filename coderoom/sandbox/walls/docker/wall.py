@@ -30,7 +30,8 @@ from coderoom.sandbox.walls.docker.config import (
     visible_code,
 )
 from coderoom.sandbox.walls.docker.engine import Container, DockerWorker, Engine, connect, is_missing, reason
-from coderoom.sandbox.walls.layout import WORKSPACE, check_readable, check_workspace
+from coderoom.sandbox.walls.layout import WORKSPACE
+from coderoom.sandbox.walls.private import check_readable, check_workspace
 
 _OLDEST_PYTHON = (3, 8)
 _PATIENCE = 30.0
