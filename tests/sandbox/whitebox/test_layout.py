@@ -15,7 +15,8 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.sandbox import Limits, SandboxConfig
-from coderoom.sandbox.walls.layout import INSIDE, Interpreter, is_private, layout_for
+from coderoom.sandbox.walls.layout import INSIDE, Interpreter, layout_for
+from coderoom.sandbox.walls.private import is_private
 from tests.sandbox.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's file tree")
