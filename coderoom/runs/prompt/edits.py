@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from autogen_core import CancellationToken
-
-from coderoom._util.tasks import await_with_token, run_uncancellable
-from coderoom._util.terminal import asking
+from coderoom._util.files import read_inside
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import bound_output, counted
-from coderoom.approval.human import discard_typed_ahead, input_descriptor, read_line, say
 from coderoom.blocks import extract_code_blocks
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -24,13 +21,15 @@ from coderoom.runs.commits import Commit, make_commit, undo_commit
 from coderoom.runs.delivery import message_of
 from coderoom.runs.folders import is_cache
 from coderoom.runs.git import GitFolder, name_of, names_of, stamp
-from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import TAKEN_BACK_IN, UNCOMMITTED_IN, without_files
 from coderoom.runs.prompt.folder import Facts, differing, facts_of, without_own
+from coderoom.runs.prompt.hunks import ANSWERS, Hunk, choose, hunks_of, with_hunks
+from coderoom.runs.prompt.question import ask
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Change, ChangedMeanwhile, Changes, Patch
 
 _MOST_LISTED: Final = 50
+_LARGEST: Final = 64 << 20
 _MOST_SHOWN: Final = 20_000
 """Characters of a diff that the model gets to describe it."""
 _MOST_OF_A_TASK: Final = 4_000
@@ -149,13 +148,13 @@ class Edits:
             f"{counted(len(pending.paths), 'changed file')}, not written into {self._chat.folder}:", "yellow"
         )
         self._list(pending)
-        answer = await _ask("Write them before the chat ends? y, n, or each [y/N/each] ", ("y", "n", "each"))
+        answer = await ask("Write them before the chat ends? y, n, or each [y/N/each] ", ("y", "n", "each"))
         if answer in ("y", "each"):
             await self.apply("each" if answer == "each" else "")
 
     async def _review(self, pending: _Pending) -> None:
         self._chat.show_diff(str(pending.patch).splitlines())
-        answer = await _ask("Write and commit this? y, n, or each [y/N/each] ", ("y", "n", "each"))
+        answer = await ask("Write and commit this? y, n, or each [y/N/each] ", ("y", "n", "each"))
         if answer == "n":
             self._chat.say("It is kept apart; /drop PATH takes it back.", "dim")
             return
@@ -194,14 +193,40 @@ class Edits:
         for number, path in enumerate(pending.paths, start=1):
             patch = await self._executor().diff([path])
             self._chat.show_diff(str(patch).splitlines())
-            question = f"Write {name_of(path)} ({number} of {len(pending.paths)})? y, n, drop, or quit [y/N/drop/quit] "
-            answer = await _ask(question, ("y", "n", "drop", "quit"))
-            if answer == "quit":
+            hunks = hunks_of(patch.parts.get(path, ""))
+            answers = ("y", "n", *(("hunks",) if len(hunks) > 1 else ()), "drop", "quit")
+            named = f"{', '.join(answers[:-1])}, or quit [{'/'.join(answers).replace('n', 'N', 1)}]"
+            answer = await ask(f"Write {name_of(path)} ({number} of {len(pending.paths)})? {named} ", answers)
+            if answer == "quit" or (answer == "hunks" and await self._apply_hunks(path, hunks)):
                 break
             if answer == "y":
                 await self._write([path], patch)
             elif answer == "drop":
                 await self._take_back([path])
+
+    async def _apply_hunks(self, path: str, hunks: Sequence[Hunk]) -> bool:
+        """Write the hunks of a file that the person agrees to; return whether they have ended the questions."""
+
+        async def asks(hunk: Hunk, number: int) -> str:
+            self._chat.show_diff(hunk.lines)
+            return await ask(f"Write this hunk ({number} of {len(hunks)})? y, n, a, d, or q [y/N/a/d/q] ", ANSWERS)
+
+        taken, has_ended = await choose(hunks, asks)
+        if taken:
+            executor, folder = self._executor(), self._chat.folder
+            assert folder is not None
+            now = await asyncio.to_thread(read_inside, folder, path, _LARGEST)
+            try:
+                some, whole = with_hunks(now, taken), with_hunks(now, hunks)
+            except ValueError:
+                raise RequestError(f"{name_of(path)} has changed meanwhile: nothing of it was written.") from None
+            await executor.put(path, some)
+            try:
+                await self._write([path], await executor.diff([path]))
+            finally:
+                await executor.put(path, whole)
+            self._shown = (await self._pending()).state
+        return has_ended
 
     async def drop(self, argument: str) -> None:
         """Take changes back, which are not in the folder yet.
@@ -232,7 +257,7 @@ class Edits:
         self._applied = {path: each for path, each in self._applied.items() if path in still}
         if self._applied and pending.paths:
             question = f"Write and commit these, too: {names_of(pending.paths)}? y, n, or each [y/N/each] "
-            answer = await _ask(question, ("y", "n", "each"))
+            answer = await ask(question, ("y", "n", "each"))
             if answer != "n":
                 await self.apply("each" if answer == "each" else "")
         elif pending.paths:
@@ -249,7 +274,7 @@ class Edits:
         theirs = [each for each in paths if each in self._dirty or stamp(known.folder, each) != self._applied[each]]
         if theirs:
             question = f"These have changes of your own, too: {names_of(theirs)}. Commit the files with them? [y/N] "
-            if await _ask(question, ("y", "n")) == "n":
+            if await ask(question, ("y", "n")) == "n":
                 paths, theirs = [path for path in paths if path not in theirs], []
         if not paths:
             self._chat.say("There is nothing to commit.")
@@ -407,33 +432,6 @@ class Edits:
             self._chat.say(row)
         if len(rows) > _MOST_LISTED:
             self._chat.say(f"  … and {len(rows) - _MOST_LISTED} more")
-
-
-async def _ask(question: str, answers: Sequence[str]) -> str:
-    """Ask the person one of some answers, of which the beginning is enough; no answer is a no."""
-    token = CancellationToken()
-    async with asking():
-        descriptor = input_descriptor()
-        if descriptor is None:
-            return "n"
-        discard_typed_ahead(descriptor)
-        while True:
-            say(question)
-            try:
-                with route_signals(token.cancel):
-                    line = await await_with_token(read_line(descriptor), token)
-            except asyncio.CancelledError:
-                if not token.is_cancelled():
-                    raise
-                line = None
-            if not os.isatty(descriptor) or line is None:
-                say("\n")
-            if line is None:
-                return answers[-1] if answers[-1] == "quit" else "n"
-            answer = {"yes": "y", "no": "n", "": "n"}.get(line.strip().lower(), line.strip().lower())
-            if found := next((each for each in answers if each.startswith(answer)), None):
-                return found
-            say(f"Please answer {', '.join(answers[:-1])} or {answers[-1]}.\n")
 
 
 def _both(change: Change) -> list[str]:

@@ -121,6 +121,36 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
     assert "The person has taken back" not in again
 
 
+def test_changes_are_accepted_hunk_by_hunk(repository: Repository) -> None:
+    lines = [f"line {number}\r" if number == 3 else f"line {number}" for number in range(60)]
+    (repository.folder / "long.txt").write_bytes("\n".join(lines).encode())
+    (repository.folder / "long.txt").chmod(0o755)
+    changed = {2: "two", 20: "+++ twenty\n@@ -1 +1 @@", 40: "", 59: "the end"}
+    code = "lines = open('long.txt', newline='').read().split('\\n')\n"
+    code += f"for number, text in {changed!r}.items(): lines[number] = text\n"
+    code += "open('long.txt', 'w', newline='').write('\\n'.join(lines)); write_file('b.py', 'b = 1\\n')"
+    shown = repository.chat(
+        *("Change it.", "/apply each", "n", "hunks", "y", "n", "y", "d", "/diff", "/apply long.txt", "/exit", "n"),
+        replies=runs(code),
+    )
+    assert "Write long.txt (2 of 2)? y, n, hunks, drop, or quit [y/N/hunks/drop/quit]" in shown
+    assert "Write b.py (1 of 2)? y, n, drop, or quit [y/N/drop/quit]" in shown
+    assert "Write this hunk (4 of 4)? y, n, a, d, or q [y/N/a/d/q]" in shown
+    after = shown[shown.index("Written into") :]
+    kept = [f"-line {number}\n" in after for number in changed]
+    assert kept == [False, True, False, True], after
+    for number, text in changed.items():
+        lines[number] = text
+    assert (repository.folder / "long.txt").read_bytes() == "\n".join(lines).encode()
+    assert (repository.folder / "long.txt").stat().st_mode & 0o777 == 0o755
+    shown = repository.chat(
+        *("Change it.", "/apply each", "h", "n", "a", "/exit", "n"),
+        replies=runs("edit_file('long.txt', 'line 1\\n', ''); edit_file('long.txt', 'line 55', 'x')"),
+    )
+    assert b"line 1\n" in (repository.folder / "long.txt").read_bytes()
+    assert b"line 55" not in (repository.folder / "long.txt").read_bytes()
+
+
 def test_a_commit_has_what_the_chat_has_changed_and_nothing_else(repository: Repository) -> None:
     (repository.folder / "notes.md").write_text("one\nmine\n")
     (repository.folder / "use.py").write_text("# mine\n")
