@@ -88,6 +88,12 @@ async def test_what_is_right_passes(shells: Sandbox) -> None:
     assert len(results) == len(RIGHT)
 
 
+@pytest.mark.slow
+async def test_processes_that_each_call_leaves_behind_are_not_too_many(shells: Sandbox) -> None:
+    (result,) = await run(shells, "# f() -> int\nf() { sleep 60 & echo 1; }", test_of(expected_output=1))
+    assert (result.passed, result.why, result.warning) == (True, "", "")
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .calls import answer_now, warm
 
-__all__ = ["alone", "begin", "clear", "end_child", "fork", "in_turn", "lines", "remember", "run", "tidy"]
+__all__ = ["alone", "begin", "clear", "end_child", "end_left", "fork", "in_turn", "lines", "remember", "run", "tidy"]
 
 _MOST_FILES = 2_000
 
@@ -77,6 +77,7 @@ def _files() -> Dict[str, Tuple[int, ...]]:
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_PRINTED = 10_000
 _CHUNK = 65_536
+_PAUSE = 0.05
 
 _fork: List[Callable[[], int]] = []
 
@@ -218,13 +219,19 @@ def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, r
     file.write(b"end\n")
 
 
-def lines(file: Any, seconds: float) -> Iterator[bytes]:
-    """The lines of a pipe until it ends or the next line is too late."""
+def lines(file: Any, seconds: float, meanwhile: Optional[Callable[[], object]] = None) -> Iterator[bytes]:
+    """The lines of a pipe until it ends or the next line is too late; `meanwhile` is called often while it waits."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
     rest = b""
     late = time.monotonic() + seconds
-    while poll.poll(max(0.0, late - time.monotonic()) * 1000):
+    while True:
+        left = late - time.monotonic()
+        if not poll.poll(max(0.0, min(left, _PAUSE) if meanwhile else left) * 1000):
+            if left <= _PAUSE or not meanwhile:
+                return
+            meanwhile()
+            continue
         part = file.read(_CHUNK)
         if not part:
             return
@@ -232,6 +239,24 @@ def lines(file: Any, seconds: float) -> Iterator[bytes]:
         if lines:
             late = time.monotonic() + seconds
         yield from lines
+
+
+def end_left(first: int = 0, last: int = 0) -> None:
+    """End processes that code has left behind, but not the `first` and the `last` ones: see `begin`."""
+    found = _children()
+    while found[first : len(found) - last]:
+        for pid in found[first : len(found) - last]:
+            end_child(pid)
+        found = _children()  # Now those of the ended ones are there.
+
+
+def _children() -> List[int]:
+    """The children of this process, the oldest ones first; none where it cannot read that."""
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            return [*map(int, file.read().split())]
+    except OSError:
+        return []
 
 
 def end_child(pid: int, kill: Callable[[int, int], None] = os.kill) -> int:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .batches import lines, tidy
+from .batches import end_left, lines, tidy
 
 _START = """
 import marshal, sys
@@ -62,6 +62,7 @@ _LETTERS = 6
 _LINGER = 0.3
 _PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
 _MOST_ROUNDS = 60
+_FIRST_LEFT, _LAST_LEFT = 16, 8  # So many processes that code leaves behind may go on; many rounds leave many.
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
@@ -99,6 +100,7 @@ def run_in_order(
                 for place, answer in process.answers(len(jobs), seconds, longest):
                     if answer not in found[place]:
                         found[place].append(answer)
+        end_left()
         count -= len(_WAYS)
         if vary:
             time.sleep(_random.random() * _PAUSE)
@@ -210,7 +212,7 @@ class _Process:
         """The answers with the numbers of their jobs; `None` for a missing one, or if the process ends wrongly."""
         done = 0
         several = set()  # The jobs of which another answer is known; more of them need no room.
-        for line in lines(self._answers, seconds):
+        for line in lines(self._answers, seconds, lambda: end_left(_FIRST_LEFT, _LAST_LEFT)):
             text = line.decode("utf-8", "replace")
             if text == "end" and done >= count:
                 return
