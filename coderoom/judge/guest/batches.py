@@ -190,7 +190,7 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
                 answers.append(None)
         took = time.monotonic() - start
     finally:
-        peak = end_child(pid)
+        peak, _ = end_child(pid)
     if len(jobs) == 1 and answers and answers[0]:
         answers[0][2:] = took, peak  # The code may have changed what its own process measures.
     return answers
@@ -259,13 +259,14 @@ def _children() -> List[int]:
         return []
 
 
-def end_child(pid: int, kill: Callable[[int, int], None] = os.kill) -> int:
-    """End a child and return its peak memory."""
+def end_child(pid: int, kill: Callable[[int, int], None] = os.kill) -> Tuple[int, float]:
+    """End a child; return its peak memory, and the seconds of the processor that it and its children took."""
     try:
         kill(pid, signal.SIGKILL)
-        return os.wait4(pid, 0)[2].ru_maxrss * 1024
+        used = os.wait4(pid, 0)[2]
+        return used.ru_maxrss * 1024, used.ru_utime + used.ru_stime
     except OSError:
-        return 0
+        return 0, 0.0
 
 
 warm()
