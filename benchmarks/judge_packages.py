@@ -15,37 +15,51 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from coderoom.judge.files import read_code, read_tests
 
 PACKAGES = {
     "addict": ("test_addict.py", "addict"),
+    "atomicwrites": ("tests", "atomicwrites"),
     "blinker": ("tests", "src/blinker"),
     "boltons": ("tests", "boltons"),
     "cachetools": ("tests", "src/cachetools"),
+    "configobj": ("src/tests", "src/configobj src/validate"),
     "deepmerge": ("deepmerge/tests", "deepmerge"),
     "dotmap": ("dotmap/test.py", "dotmap"),
+    "everett": ("tests", "src/everett"),
     "first": ("test_first.py", "first.py"),
     "frozendict": ("test", "src/frozendict"),
     "funcy": ("tests", "funcy"),
+    "glom": ("glom/test", "glom"),
     "humanize": ("tests", "src/humanize"),
     "idna": ("tests", "idna"),
     "inflection": ("test_inflection.py", "inflection"),
     "iniconfig": ("testing", "src/iniconfig"),
     "itsdangerous": ("tests", "src/itsdangerous"),
+    "json5": ("tests", "json5"),
+    "jsonlines": ("tests", "jsonlines"),
     "jsonpointer": ("tests.py", "jsonpointer.py"),
+    "markupsafe": ("tests", "src/markupsafe"),
+    "mistune": ("tests", "src/mistune"),
     "more-itertools": ("tests", "more_itertools"),
     "munch": ("tests", "munch"),
+    "nameparser": ("tests", "nameparser"),
+    "natsort": ("tests", "natsort"),
     "ordered-set": ("test", "ordered_set"),
     "parse": ("tests", "parse"),
     "pathspec": ("tests", "pathspec"),
+    "portion": ("tests", "portion"),
     "pyhumps": ("tests", "humps"),
+    "python-dotenv": ("tests", "src/dotenv"),
     "python-slugify": ("tests", "slugify"),
     "pytimeparse": ("pytimeparse/tests/testtimeparse.py", "pytimeparse"),
     "roman": ("src/tests.py", "src/roman"),
     "schema": ("test_schema.py", "schema"),
     "semver": ("tests", "src/semver"),
+    "simpleeval": ("tests", "simpleeval.py"),
     "sqlparse": ("tests", "sqlparse"),
     "tabulate": ("test", "tabulate"),
     "text-unidecode": ("test_unidecode.py", "src/text_unidecode"),
@@ -54,10 +68,11 @@ PACKAGES = {
     "titlecase": ("titlecase/tests.py", "titlecase"),
     "toolz": ("toolz/tests", "toolz"),
     "voluptuous": ("voluptuous/tests/tests.py", "voluptuous"),
+    "wcwidth": ("tests", "wcwidth"),
     "webcolors": ("tests", "src/webcolors"),
     "xmltodict": ("tests", "xmltodict.py"),
 }
-"""Where the tests and the code of each package are."""
+"""Where the tests and the code of each package are: one path of tests, and some of code."""
 
 PLUGIN = """
 import json
@@ -77,9 +92,10 @@ def main() -> None:
     for name in sys.argv[1:] or PACKAGES:
         with tempfile.TemporaryDirectory() as folder:
             root = download(name, Path(folder))
-            tests, code = (root / each for each in PACKAGES[name])
-            expected = in_one_process(tests, code, Path(folder, "together"))
-            command = [sys.executable, "-m", "coderoom", "judge", str(tests), "--candidate", str(code), "--json"]
+            where, *places = (root / each for each in " ".join(PACKAGES[name]).split())
+            expected = in_one_process(where, places, Path(folder, "together"))
+            command = [sys.executable, "-m", "coderoom", "judge", str(where), "--json"]
+            command += [part for each in places for part in ("--candidate", str(each))]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         verdicts = {each["test"]: each for each in json.loads(done.stdout)["tests"]}
         kinds = {test: kind_of(verdicts.get(test), outcome) for test, outcome in expected.items()}
@@ -100,10 +116,10 @@ def download(name: str, folder: Path) -> Path:
     return next(each for each in folder.iterdir() if each.is_dir())
 
 
-def in_one_process(tests: Path, code: Path, folder: Path) -> dict[str, str]:
+def in_one_process(tests: Path, code: Sequence[Path], folder: Path) -> dict[str, str]:
     """The outcome of each test, as pytest says it in one process with the code."""
-    given = read_tests(tests, [code])
-    for name, text in {**read_code([code], given.files), **given.files, "record_outcomes.py": PLUGIN}.items():
+    given = read_tests(tests, code)
+    for name, text in {**read_code(code, given.files), **given.files, "record_outcomes.py": PLUGIN}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "record_outcomes", "-p", "no:cacheprovider", "--rootdir=."]
