@@ -69,11 +69,11 @@ contract: $(STAMP)
 	$(BIN)/lint-imports
 
 docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@scripts/setup $(VENV) docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: $(DEMO_STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dist]'
+	@scripts/setup $(VENV) dist
 	$(BIN)/python scripts/dist build dist
 	$(BIN)/python scripts/dist check dist "$(TASK)"
 
