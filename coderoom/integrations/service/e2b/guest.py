@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import grp
 import json
 import os
@@ -229,22 +230,28 @@ class Watch:
         self._folders: Dict[int, str] = {}
         self._add("")
 
-    def _add(self, below: str) -> List[str]:
+    def _add(self, first: str) -> List[str]:
         """Watch a folder, and return what is in it already, which nothing is told of."""
-        path = os.path.join(self._root, below)
         mask = sum(_KINDS.values()) | _ONLY_FOLDER
-        number = self._libc.inotify_add_watch(self.fd, os.fsencode(path), ctypes.c_uint32(mask))
-        if number < 0:
-            if not below:
-                raise OSError(ctypes.get_errno(), "inotify")
-            return []
-        self._folders[number] = below
-        found = []
-        for entry in os.scandir(path) if self._recursive else ():
-            name = os.path.join(below, entry.name)
-            found.append(name)
-            if entry.is_dir(follow_symlinks=False):
-                found += self._add(name)
+        found, left = [], [first]
+        while left:
+            below = left.pop()
+            path = os.path.join(self._root, below)
+            number = self._libc.inotify_add_watch(self.fd, os.fsencode(path), ctypes.c_uint32(mask))
+            if number < 0:
+                if not below:
+                    raise OSError(ctypes.get_errno(), "inotify")
+                continue
+            self._folders[number] = below
+            try:
+                inside = list(os.scandir(path)) if self._recursive else []
+            except OSError:  # It has been removed meanwhile, or may not be read.
+                continue
+            for entry in inside:
+                name = os.path.join(below, entry.name)
+                found.append(name)
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(name)
         return found
 
     def tell(self) -> None:
@@ -280,6 +287,7 @@ class Watch:
         answer({"event": event})
 
 
+@functools.lru_cache(maxsize=64)
 def _name(find: Callable[[int], Any], number: int) -> str:
     try:
         return str(find(number)[0])
