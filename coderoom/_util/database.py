@@ -10,6 +10,7 @@
     stops     which runs somebody has asked to end
     questions what runs ask a person at this moment, and the answers from elsewhere
     said      what somebody has said to a run from elsewhere, and its process has not seen yet
+    chats     where the chats of `coderoom serve` can go on
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
 `runs.journal` and what it consists of use all but the last one, the journal of runs, and `generation.cache` that one.
@@ -188,6 +189,14 @@ _SCHEMAS: Final = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, text TEXT NOT NULL
     );
     CREATE INDEX said_run ON said (run)
+    """,
+    """
+    CREATE TABLE chats (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE,
+        digest TEXT NOT NULL, asks TEXT NOT NULL, step INTEGER NOT NULL
+    );
+    CREATE INDEX chats_digest ON chats (digest);
+    CREATE INDEX chats_run ON chats (run)
     """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""

@@ -11,14 +11,13 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
 from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
@@ -26,12 +25,13 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import encodable, misfits
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.integrations.chat_tasks import ChatTask, question_in
+from coderoom.integrations.chat_conversations import Conversation, Conversations, Question, RefusedError, asked_before
+from coderoom.integrations.chat_tasks import ChatTask
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.links import Links
 from coderoom.integrations.tool import missing
 from coderoom.models.budgets import Budget
-from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
+from coderoom.runs import Journal, RunRequest
 from coderoom.runs.team_run import try_out
 
 try:
@@ -49,76 +49,10 @@ if TYPE_CHECKING:
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""
 _LATE: Final = "Your message came when the question was not asked any more, and was not taken as an answer."
-_GONE: Final = (
-    "This question is not asked any more, so this message was not taken as an answer: it was answered before, or its "
-    "conversation has ended, as it does after 30 minutes and with the server. Write what is to be done now."
-)
+_NOT_TAKEN: Final = "The server has gone on with this run, and your message was not taken as an answer."
 _PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
-_IDLE_SECONDS: Final = 30 * 60.0
 _MINUTE: Final = 60.0
-_MOST_CONVERSATIONS: Final = 64
-"""The one that was idle for longest is closed for a new one."""
-
-
-class _Part(BaseModel):
-    type: Literal["text"]
-    text: str
-
-
-class _Message(BaseModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Part] | None = None
-
-    @property
-    def text(self) -> str:
-        content = self.content or ""
-        return content if isinstance(content, str) else "\n".join(part.text for part in content)
-
-
-class _StreamOptions(BaseModel):
-    include_usage: bool = False
-
-
-class _Question(BaseModel):
-    """A request. Parameters of models, such as the temperature, are not those of a team, and are ignored."""
-
-    messages: list[_Message] = Field(min_length=1, max_length=2_000)
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    n: Literal[1] | None = None
-    user: str | None = None
-    tools: list[Any] | None = Field(default=None, max_length=0)
-
-
-@dataclass
-class _Conversation:
-    id: str
-    caller: int
-    run: Run
-    folder: Path
-    used: float = field(default_factory=time.monotonic)
-    is_busy: bool = False
-    is_new: bool = True
-    digests: list[str] = field(default_factory=list)
-    task: ChatTask | None = None
-    """What the team works on at this moment, or was left with a question."""
-    asked: str = ""
-    """The key of the last question."""
-
-    async def close(self) -> None:
-        if self.task is not None:
-            await self.task.end()
-        await self.run.close()
-        await asyncio.to_thread(remove_folder, self.folder)
-
-
-class _RefusedError(Exception):
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = headers
 
 
 class ChatServer:
@@ -153,15 +87,12 @@ class ChatServer:
         self.asks_clients = asks_clients
         self._source = find_source(request.team)
         self._template = replace(request, team=self._source)
-        self._budget = budget
-        self._journal = journal
         self._requests_per_minute = requests_per_minute
         self._concurrency = concurrency
         self.links = Links(public_url)
-        self._conversations: dict[str, _Conversation] = {}
-        self._continued: dict[str, str] = {}
-        self._asked: dict[int, deque[float]] = {}
-        self._answering: dict[int, int] = {}
+        self._conversations = Conversations(self._template, self._source, budget, journal, asks_clients)
+        self._asked: dict[str, deque[float]] = {}
+        self._answering: dict[str, int] = {}
         self._started = int(time.time())
         self._app = Starlette(
             routes=[
@@ -184,7 +115,7 @@ class ChatServer:
         """See `coderoom.contracts.Door`."""
         folder = temporary_folder()
         try:
-            return await try_out(self._request("Is all there?", folder).prepare().team)
+            return await try_out(self._conversations.request("Is all there?", folder).prepare().team)
         finally:
             remove_folder(folder)
 
@@ -194,24 +125,15 @@ class ChatServer:
             while True:
                 await asyncio.sleep(_MINUTE)
                 self.links.clean()
-                for each in list(self._conversations.values()):
-                    if not each.is_busy and time.monotonic() - each.used > _IDLE_SECONDS:
-                        await self._close(each)
+                await self._conversations.close_idle()
 
         cleaning = asyncio.create_task(clean())
         try:
             yield
         finally:
             await cancel_and_wait(cleaning)
-            for each in list(self._conversations.values()):
-                await self._close(each)
+            await self._conversations.close()
             await asyncio.to_thread(self.links.close)
-
-    async def _close(self, conversation: _Conversation) -> None:
-        self._conversations.pop(conversation.id, None)
-        for digest in conversation.digests:
-            self._continued.pop(digest, None)
-        await run_uncancellable(conversation.close())
 
     # --- Requests ---
 
@@ -243,16 +165,16 @@ class ChatServer:
     async def _complete(self, request: Request) -> Response:
         caller = request.scope[CALLER]
         try:
-            question = _Question.model_validate_json(await request.body())
+            question = Question.model_validate_json(await request.body())
             self._admit(caller)
             try:
-                conversation = await self._conversation_for(caller, question)
+                conversation = await self._conversations.take(caller, question)
             except BaseException:
                 self._answering[caller] -= 1
                 raise
         except ValidationError as error:
             return failure(400, f"The request is not one that a team can answer: {misfits(error)}.")
-        except _RefusedError as error:
+        except RefusedError as error:
             return failure(error.status, str(error), **error.headers)
         except CodeRoomError as error:
             return failure(500, str(error))
@@ -264,83 +186,35 @@ class ChatServer:
             return StreamingResponse(answer.stream(), media_type="text/event-stream")
         return await answer.whole(request)
 
-    def _admit(self, caller: int) -> None:
+    def _admit(self, caller: str) -> None:
         asked, now = self._asked.setdefault(caller, deque()), time.monotonic()
         while asked and asked[0] < now - _MINUTE:
             asked.popleft()
         if len(asked) >= self._requests_per_minute:
             seconds = str(round(asked[0] + _MINUTE - now) + 1)
-            raise _RefusedError(
+            raise RefusedError(
                 429, f"Too many requests: the limit is {len(asked)} in a minute.", **{"Retry-After": seconds}
             )
         if self._answering.get(caller, 0) >= self._concurrency:
-            raise _RefusedError(429, f"The limit is {self._concurrency} answers at a time.", **{"Retry-After": "5"})
+            raise RefusedError(429, f"The limit is {self._concurrency} answers at a time.", **{"Retry-After": "5"})
         asked.append(now)
         self._answering[caller] = self._answering.get(caller, 0) + 1
-
-    # --- Conversations ---
 
     @property
     def name(self) -> str:
         """What the model is called."""
         return Path(self._source.name).stem
 
-    async def _conversation_for(self, caller: int, question: _Question) -> _Conversation:
-        messages = question.messages
-        if messages[-1].role != "user" or not messages[-1].text.strip():
-            raise _RefusedError(400, "The last message must be a user's, with text.")
-        digests = [_digest(caller, question.user, said) for said in (messages[:-1], messages)]
-        known = [self._continued.get(digest, "") for digest in digests]
-        # What goes on from here a second time is another chat, or a branch of this one.
-        self._continued.update(dict.fromkeys((digest for digest in digests if digest in self._continued), ""))
-        found = next((self._conversations[each] for each in known if each in self._conversations), None)
-        asked = _asked_before(messages)
-        if asked and (found is None or (found.asked == asked and found.task is None)):
-            raise _RefusedError(410, _GONE)
-        if found is None:
-            return await self._begin(caller, messages)
-        found.is_busy = True
-        return found
-
-    async def _begin(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
-        old = None
-        if len(self._conversations) >= _MOST_CONVERSATIONS:
-            idle = [each for each in self._conversations.values() if not each.is_busy]
-            if not idle:
-                raise _RefusedError(503, "All conversations are busy.", **{"Retry-After": "5"})
-            old = self._conversations.pop(min(idle, key=lambda each: each.used).id)
-        folder = temporary_folder()
-        try:
-            prepared = self._request(_task(messages), folder).prepare()
-            run = Run.begin(prepared, self._journal, command="chat", budget=self._budget)
-        except BaseException:
-            remove_folder(folder)
-            raise
-        made = _Conversation(secrets.token_urlsafe(16), caller, run, folder, is_busy=True)
-        self._conversations[made.id] = made
-        if old is not None:
-            await self._close(old)
-        return made
-
-    def _request(self, task: str, folder: Path) -> RunRequest:
-        workspace = folder if self._source.refers_to(WORKSPACE_VARIABLE) else None
-        return replace(self._template, task=task, workspace=workspace)
-
-    def end_answer(self, conversation: _Conversation, question: _Question, answer: str | None) -> None:
-        """Say what the conversation continues with; without an answer, the same question can be asked again."""
+    def end_answer(self, conversation: Conversation, question: Question, answer: str | None) -> None:
+        """Say that a question was answered, or `None`."""
         self._answering[conversation.caller] -= 1
-        conversation.is_busy, conversation.used = False, time.monotonic()
-        said = [*question.messages, *([] if answer is None else [_Message(role="assistant", content=answer)])]
-        digest = _digest(conversation.caller, question.user, said)
-        # Of two conversations with the same words, nobody knows which one is meant.
-        self._continued[digest] = "" if digest in self._continued else conversation.id
-        conversation.digests.append(digest)
+        self._conversations.leave(conversation, question, answer)
 
 
 class _Answer:
     """The answer to one request."""
 
-    def __init__(self, server: ChatServer, conversation: _Conversation, question: _Question, base: str | None) -> None:
+    def __init__(self, server: ChatServer, conversation: Conversation, question: Question, base: str | None) -> None:
         self._server = server
         self._base = base
         self._conversation = conversation
@@ -348,10 +222,11 @@ class _Answer:
         run, said = conversation.run, question.messages[-1].text
         self._asks = self._is_late = False
         if conversation.task is None:
-            record = run.record_of(run.prepared.record.task if conversation.is_new else said)
-            conversation.task = ChatTask(run, record, asks_client=server.asks_clients)
+            record = run.record_of(run.task if conversation.is_new else said)
+            given, conversation.given = conversation.given, None
+            conversation.task = ChatTask(run, record, asks_client=server.asks_clients, given=given)
         else:
-            self._is_late = not conversation.task.answer(_asked_before(question.messages), said)
+            self._is_late = not conversation.task.answer(asked_before(question.messages), said)
         self._task = conversation.task
         self._task.say = self._say
         self._record = self._task.record
@@ -377,7 +252,8 @@ class _Answer:
                 raise
             self._asks = bool(asked)
             parts = [asked] if asked else [self._text(), await self._links()]
-            text = encodable("\n\n".join(filter(None, [_LATE if self._is_late else "", *parts])))
+            late = _LATE if self._is_late else _NOT_TAKEN if self._task.take_unused() else ""
+            text = encodable("\n\n".join(filter(None, [late, *parts])))
             return text
         finally:
             self._conversation.asked = self._task.key
@@ -388,7 +264,7 @@ class _Answer:
     def _text(self) -> str:
         record = self._record
         if record.exception is not None:
-            raise _RefusedError(502, str(record.error))
+            raise RefusedError(502, str(record.error))
         return record.answer if record.succeeded else record.end_in_words
 
     def _files(self) -> list[str]:
@@ -422,7 +298,7 @@ class _Answer:
             text = self.work.result()
         except asyncio.CancelledError:
             return failure(499, "The client has left.")
-        except (_RefusedError, CodeRoomError) as error:
+        except (RefusedError, CodeRoomError) as error:
             return failure(getattr(error, "status", 500), str(error))
         message = {"role": "assistant", "content": text, "refusal": None}
         return JSONResponse(
@@ -453,7 +329,7 @@ class _Answer:
                 yield self._chunk({"reasoning_content": text})
             try:
                 yield self._chunk({"content": self.work.result()})
-            except (_RefusedError, CodeRoomError) as error:
+            except (RefusedError, CodeRoomError) as error:
                 yield _event(error_of(getattr(error, "status", 500), str(error)))
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
@@ -486,19 +362,3 @@ def _parts_of(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while part := file.read(_PART_BYTES):
             yield part
-
-
-def _digest(caller: int, user: str | None, messages: Sequence[_Message]) -> str:
-    said = [(message.role, message.text) for message in messages]
-    return sha256(json.dumps([caller, user, said]).encode()).hexdigest()
-
-
-def _asked_before(messages: Sequence[_Message]) -> str:
-    """The key of the question to which the last message is the answer; empty if there was none."""
-    return question_in(messages[-2].text) if len(messages) > 1 and messages[-2].role == "assistant" else ""
-
-
-def _task(messages: Sequence[_Message]) -> str:
-    """The first task of a conversation, with what was said before, which the team does not know."""
-    before = "\n\n".join(f"{message.role}: {message.text}" for message in messages[:-1])
-    return f"{before}\n\nuser: {messages[-1].text}" if before else messages[-1].text

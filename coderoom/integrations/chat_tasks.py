@@ -10,6 +10,8 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -24,6 +26,11 @@ from coderoom.steps import AskedAbout, StepObserver, observing
 
 _ABOUT: Final[dict[AskedAbout, str]] = {"code": "code", "call": "a call of a function", "changes": "changes of files"}
 _END: Final = "(Question {key}: your next message here is the answer.)"
+_PLACE: Final = re.compile(
+    r"\A(?P<call>.*?\n\n(?P<fence>`{3,})[^\n]*\n.*?\n(?P=fence))"
+    r"\n\n(The code that makes it has|It is made by the code that was shown before)",
+    re.DOTALL,
+)
 _ENDS: Final = re.compile(r"\(Question ([0-9a-f]{16}): your next message here is the answer\.\)\s*\Z")
 
 
@@ -33,6 +40,25 @@ def question_in(answer: str) -> str:
     return found[1] if found else ""
 
 
+def subject_of(question: str) -> str:
+    """What identifies that a question is asked: its hash, without the place of a call, which is told once a session."""
+    found = _PLACE.search(question)
+    return sha256(question[: found.end("call") if found else None].strip().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Given:
+    """An answer to a question that another process has asked.
+
+    Attributes:
+        subject: What identifies the question, see `subject_of`; empty: it was answered.
+        text: The answer.
+    """
+
+    subject: str
+    text: str
+
+
 class ChatTask(StepObserver):
     """A task of a chat: the team works on it while nobody listens, too.
 
@@ -40,17 +66,21 @@ class ChatTask(StepObserver):
         run: The run of the conversation.
         record: The record of the task.
         asks_client: Whether the client is asked what the team would ask at a terminal.
+        given: The answer to the first question, if that is the one that it was given to.
 
     Attributes:
         record: The record of the task.
         say: Called with what the team says.
         key: The key of the last question; empty if there was none.
+        subject: What identifies the question that waits; empty if none does.
     """
 
-    def __init__(self, run: Run, record: RunRecord, *, asks_client: bool) -> None:
+    def __init__(self, run: Run, record: RunRecord, *, asks_client: bool, given: Given | None = None) -> None:
         self.record = record
         self.say: Callable[[str], None] = lambda text: None
-        self.key = ""
+        self.key = self.subject = ""
+        self._given = given
+        self._is_unused = given is not None
         self._asks_client = asks_client
         self._question = ""
         self._told: dict[str, int] = {}
@@ -86,6 +116,11 @@ class ChatTask(StepObserver):
         self._answer.set_result(text)
         return True
 
+    def take_unused(self) -> bool:
+        """Whether the given answer was none to the first question; each time once."""
+        unused, self._is_unused = self._is_unused, False
+        return unused
+
     def take_usage(self) -> dict[str, int]:
         """The tokens since this was asked last: each answer has its own."""
         told, self._told = self._told, self.record.usage
@@ -100,10 +135,20 @@ class ChatTask(StepObserver):
         if self._asks_client:
             instead_of_terminal.set(self._ask)  # In the context of this task.
         with observing(self):
-            await run.go_on(self.record, self._watch, close=False, token=self._token)
+            await run.repeat()
+            try:
+                await run.go_on(self.record, self._watch, close=False, token=self._token)
+            finally:
+                run.log.hold()  # As long as the conversation is open, nobody else goes on with it.
 
     async def _ask(self, question: str, token: CancellationToken | None) -> str:
         """Ask the client; others who would ask wait for their turn."""
+        subject, given = subject_of(question), self._given
+        self._given = None
+        if given is not None and given.subject == subject:
+            self._is_unused = False
+            return given.text
+        self.subject = subject
         self.key = secrets.token_hex(8)  # So that no other chat with the same words is meant.
         self._question = f"{question.strip()}\n\n{_END.format(key=self.key)}"
         self._answer = asyncio.get_running_loop().create_future()
@@ -112,7 +157,7 @@ class ChatTask(StepObserver):
             return await self._answer
         finally:
             self._asked.clear()
-            self._answer = None
+            self._answer, self.subject = None, ""
 
     async def ask(self, question: str, code: str = "", about: AskedAbout = "code") -> None:
         """Say that whoever runs the server is asked; others ask."""

@@ -12,8 +12,9 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import pbkdf2_hmac
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from coderoom._util.files import read_inside
@@ -31,7 +32,12 @@ try:
 except ImportError as error:
     raise missing("Starlette", "serve") from error
 
+if TYPE_CHECKING:
+    from coderoom.contracts import WebApp
+
 _PATH: Final = "/v1/links/"
+_SALT: Final = b"coderoom serve"
+_ROUNDS: Final = 200_000
 _SECONDS: Final = 24 * 60 * 60.0
 _MOST_FILES: Final = 20
 _LARGEST: Final = 32 << 20
@@ -48,11 +54,21 @@ _SAFE: Final = {
 
 
 class LinksGuard(Guard):
-    """Lets requests for links pass without a token, since they have one in their path."""
+    """Lets requests for links pass without a token, since they have one in their path.
+
+    Other callers are known by a hash of their token, which each server has alike, and by which it is hard to guess.
+    """
+
+    def __init__(self, app: WebApp, tokens: Sequence[str] = ()) -> None:
+        super().__init__(app, tokens)
+        self._callers = [pbkdf2_hmac("sha256", token.encode(), _SALT, _ROUNDS).hex() for token in tokens]
 
     def caller_of(self, scope: Message, headers: Mapping[bytes, bytes]) -> Any:
         """See `Guard`; whoever has a link is a caller of its own."""
-        return "a link" if scope["path"].startswith(_PATH) else super().caller_of(scope, headers)
+        if scope["path"].startswith(_PATH):
+            return "a link"
+        number = super().caller_of(scope, headers)
+        return None if number is None else self._callers[number]
 
 
 @dataclass(frozen=True)

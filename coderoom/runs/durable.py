@@ -139,6 +139,7 @@ class Run:
         budgets: Mapping[str, Mapping[str, float]] | None = None,
         max_turns: int | None = None,
         recording: Path | None = None,
+        workspace: Path | None = None,
     ) -> Self:
         """Go on with a run that was killed, cancelled, failed, or ended at a limit.
 
@@ -150,6 +151,7 @@ class Run:
             budgets: Limits of agents, by their names, in place of those before.
             max_turns: The team's turns, in place of those before.
             recording: Record the model traffic in this file, that of before too.
+            workspace: The folder that the code works in, in place of the one before.
 
         Raises:
             RequestError: There is no such run, it has nothing left to do, another process works on it, or the
@@ -173,6 +175,8 @@ class Run:
             of_agents[agent] = {**of_agents.get(agent, {}), **limits}
         if max_turns is not None:
             request["max_turns"] = max_turns
+        if workspace is not None:
+            request["workspace"] = str(workspace)
         asked = {name: value for name, value in request.items() if name not in _NOT_OF_THE_TEAM}
         prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **asked)
         prepared.record.run = entry.id

@@ -24,6 +24,7 @@ from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import RequestError
 from coderoom.runs.asked import Asked
+from coderoom.runs.chat_places import ChatPlaces
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.owners import Owners
 from coderoom.runs.shown import run_html
@@ -118,7 +119,7 @@ class Step:
     result: Any
 
 
-class Journal(Listing, Asked):
+class Journal(Listing, Asked, ChatPlaces):
     """The journal in a file, which is made when something is written.
 
     Any number of processes and threads can use it at once. Each method is one transaction, but each large

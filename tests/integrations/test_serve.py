@@ -56,8 +56,18 @@ def model(request: Request) -> Reply | Failure:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, respond: Any = model, team: str = "code-act") -> Iterator[str]:
-    """A server in a process of its own, and the URL of its API."""
+def serving(folder: Path, *arguments: str, killed: bool = False, **how: Any) -> Iterator[str]:
+    """A server in a process of its own, which is ended or killed, and the URL of its API."""
+    with process_serving(folder, *arguments, **how) as (url, server):
+        yield url
+        if killed:
+            server.kill()
+
+
+@contextmanager
+def process_serving(
+    folder: Path, *arguments: str, respond: Any = model, team: str = "code-act"
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     with OpenAIServer(respond=respond) as behind:
         env = {"CODEROOM_TOKEN": KEYS, "OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": behind.base_url}
         # AutoGen warns of each tool in a team file.
@@ -66,7 +76,7 @@ def serving(folder: Path, *arguments: str, respond: Any = model, team: str = "co
         with subprocess.Popen(command, cwd=folder, env=environment(env), stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:
-                yield server.stdout.readline().strip()
+                yield server.stdout.readline().strip(), server
             finally:
                 server.terminate()
 
@@ -79,6 +89,17 @@ def words(answer: Any) -> str:
     """An answer without its links."""
     said: str = answer.choices[0].message.content
     return said.partition("\n\n[")[0]
+
+
+def answered(conversation: list[Any], text: str) -> list[Any]:
+    """A conversation with a message of the user at its end."""
+    return [*conversation, {"role": "user", "content": text}]
+
+
+def continued(client: openai.OpenAI, conversation: list[Any], **more: Any) -> list[Any]:
+    """A conversation with the server's answer at its end."""
+    given: Any = client.chat.completions.create(model="x", messages=conversation, **more)
+    return [*conversation, {"role": "assistant", "content": given.choices[0].message.content}]
 
 
 def answer_in(journal: Journal, answer: str) -> None:
@@ -157,9 +178,6 @@ def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
         pieces = [each.choices[0].delta for each in given] if stream else [given.choices[0].message]
         return [*messages, {"role": "assistant", "content": "".join(each.content or "" for each in pieces)}]
 
-    def answered(conversation: list[Any], text: str) -> list[Any]:
-        return [*conversation, {"role": "user", "content": text}]
-
     with serving(tmp_path, "--ask-clients", **how) as url, client_of(url) as client:
         with ThreadPoolExecutor(2) as pool:  # Two chats with the same words.
             one, other = pool.map(lambda stream: said_in(client, task, stream=stream), [False, True])
@@ -182,9 +200,74 @@ def test_clients_are_asked_in_the_chat(tmp_path: Path) -> None:
         assert sum(tokens) == 4 * 15  # Each request to the model is told once.
         left = said_in(client, task)
     with serving(tmp_path, "--ask-clients", **how) as url, client_of(url) as client:
-        with pytest.raises(openai.APIStatusError, match="with the server"):
+        with pytest.raises(openai.APIStatusError, match="not in the journal"):
             said_in(client, answered(left, "yes"))
         assert payments.read_text().count("Ann") == 2
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_goes_on_with_the_call_that_waits(tmp_path: Path) -> None:
+    payments = tmp_path / "payments.txt"
+    payments.touch()
+    how: Any = {"respond": pays, "team": str(ROOT / "examples/approved_calls_team.yaml")}
+    options = ("--ask-clients", "--journal", str(tmp_path / "journal"))
+    with serving(tmp_path, *options, killed=True, **how) as url, client_of(url) as client:
+        begun = continued(client, answered([], "Pay them."))
+        other = continued(client, answered([], "Pay them."), user="other")
+    with serving(tmp_path, *options, **how) as url, client_of(url) as client:
+        # Nobody else answers: neither another token, nor another user, nor somebody who has changed what was said.
+        with client_of(url, "key-of-other") as stranger, pytest.raises(openai.APIStatusError, match="not asked any"):
+            continued(stranger, answered(begun, "yes"))
+        with pytest.raises(openai.APIStatusError, match="not asked any"):
+            continued(client, answered(begun, "yes"), user="other")
+        with pytest.raises(openai.APIStatusError, match="not asked any"):
+            continued(client, answered([*answered([], "Pay Eve."), begun[-1]], "yes"))
+        assert payments.read_text() == ""
+        bob = continued(client, answered(begun, "yes"))
+        assert "pay('Bob', 6)" in bob[-1]["content"]
+        assert payments.read_text() == "5 to Ann\n"
+        with pytest.raises(openai.APIStatusError, match="not asked any"):
+            continued(client, answered(begun, "yes"))
+    with serving(tmp_path, *options, killed=True, **how) as url, client_of(url) as client:
+        # The first yes was for Ann alone.
+        with pytest.raises(openai.APIStatusError, match="not asked any"):
+            continued(client, answered(begun, "yes"))
+        edited = continued(client, answered(bob, "edit: pay('Bob', 2)"))
+        assert re.search(r"pay\(.*2\)", edited[-1]["content"]), edited[-1]["content"]
+    with serving(tmp_path, *options, **how) as url, client_of(url) as client:
+        # What waits is the call as it was, since the edited one was not decided.
+        again = continued(client, answered(edited, "yes"))
+        assert again[-1]["content"].startswith("The server has gone on with this run, and your message was not taken")
+        assert "pay('Bob', 6)" in again[-1]["content"]
+        assert payments.read_text() == "5 to Ann\n"
+        done = continued(client, answered(again, "no: too much for Bob"))
+        assert "Bob gets nothing." in done[-1]["content"]
+    with (  # The operator has other rules now.
+        serving(tmp_path, *options, "--max-turns", "2", **how) as url,
+        client_of(url) as client,
+        pytest.raises(openai.APIStatusError, match="not asked any"),
+    ):
+        continued(client, answered(other, "always"), user="other")
+    with serving(tmp_path, *options, **how) as url, client_of(url) as client:
+        paid = continued(client, answered(other, "always"), user="other")
+        assert "Both are paid." in paid[-1]["content"]
+    assert payments.read_text() == "5 to Ann\n5 to Ann\n6 to Bob\n"
+
+
+@pytest.mark.slow
+def test_a_server_that_was_started_again_has_the_variables_of_before(tmp_path: Path) -> None:
+    options = ("--journal", str(tmp_path / "journal"))
+    with serving(tmp_path, *options, killed=True) as url, client_of(url) as client:
+        first = continued(client, answered([], "Count. No file."))
+        assert first[-1]["content"] == "Counted: 1."
+        twice = [continued(client, answered([], "Again. No file.")) for _ in range(2)]
+    with serving(tmp_path, *options) as url, client_of(url) as client:
+        second = continued(client, answered(first, "Again. No file."))
+        assert second[-1]["content"] == "Counted: 2."
+        assert continued(client, answered(second, "Again. No file."))[-1]["content"] == "Counted: 3."
+        # A branch of it, and one of two with the same words, begin anew.
+        for said in (first, twice[0]):
+            assert continued(client, answered(said, "Count. No file."))[-1]["content"] == "Counted: 1."
 
 
 @pytest.mark.slow

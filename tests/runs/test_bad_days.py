@@ -127,7 +127,8 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     options = ("--model", recording(tmp_path / "r.json", ["Hello."]), "--journal", str(file), "--json")
     first = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     with sqlite3.connect(file) as database:
-        database.executescript(f"{OLD_CONTENTS} DROP TABLE solutions; DROP TABLE doings; DROP TABLE said; {schema}")
+        newer = "".join(f"DROP TABLE {name};" for name in ("solutions", "doings", "said", "chats"))
+        database.executescript(f"{OLD_CONTENTS} {newer} {schema}")
     SolutionCache(file).journal("k").add("r", Reply("x"))
     second = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     journal = Journal(file)
@@ -135,7 +136,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     assert list(journal.steps(first["run"]))
     assert SolutionCache(file).stats().answers == 1
     with sqlite3.connect(file) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (11,)
+        assert database.execute("PRAGMA user_version").fetchone() == (12,)
         assert database.execute("SELECT name FROM sqlite_master WHERE name = 'steps_model'").fetchone()
 
 
