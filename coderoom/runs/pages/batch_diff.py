@@ -54,11 +54,19 @@ def _pairs(title: str, pairs: Sequence[Pair], places: Sequence[tuple[Path, str]]
         return ""
     rows = []
     for pair in pairs[:_MOST_ROWS]:
-        cells = [_cell(result, *place) for result, place in zip((pair.first, pair.second), places, strict=True)]
-        rows.append((f'<span dir="auto">{text_html(pair.name)}</span>', *cells))
+        both = [(result, *place) for result, place in zip((pair.first, pair.second), places, strict=True)]
+        links = list(filter(None, (_href(*each) for each in both)))
+        href = f' href="{links[-1]}"' if links else ""  # The second batch is the newer one.
+        rows.append((f'<a{href} dir="auto">{text_html(pair.name)}</a>', *(_cell(*each) for each in both)))
     more = f"<p>and {len(pairs) - _MOST_ROWS:,} more</p>" if len(pairs) > _MOST_ROWS else ""
     columns = {"item": "item", "first": "why", "second": "why"}
     return f"<h2>{title} ({len(pairs):,})</h2>{table_html(title, columns, rows)}{more}"
+
+
+def _href(result: Result | None, folder: Path, link: str) -> str:
+    """The address of the page of a run; empty if it has none."""
+    page = f"pages/{result.run}.html" if result else ""
+    return f"{escape(link)}/{escape(page)}" if page and (folder / page).exists() else ""
 
 
 def _cell(result: Result | None, folder: Path, link: str) -> str:
@@ -66,5 +74,5 @@ def _cell(result: Result | None, folder: Path, link: str) -> str:
         return badge("missing", "dim")
     shown = badge(result.status, STYLES[result.status])
     why = f'<div dir="auto">{escape(visible(result.why[:_LONGEST]))}</div>' if result.why else ""
-    page = f"pages/{result.run}.html"
-    return f'<a href="{escape(link)}/{escape(page)}">{shown}</a>{why}' if (folder / page).exists() else f"{shown}{why}"
+    href = _href(result, folder, link)
+    return f'<a href="{href}">{shown}</a>{why}' if href else f"{shown}{why}"

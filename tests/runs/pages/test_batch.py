@@ -158,3 +158,6 @@ async def test_two_batches_are_compared_and_each_change_leads_to_its_runs(tmp_pa
         assert await page.title() == "Two batches"
         await better.get_by_role("link", name="passed").first.click()
         assert await page.title() == "4"
+        await page.go_back()
+        await better.get_by_role("link", name="n/8, 2").click()
+        assert await page.title() == "8"

@@ -248,8 +248,17 @@ const near = new IntersectionObserver(changes => {
 }, {rootMargin: "3000px"});
 const watchParts = () => document.querySelectorAll(".vast :is(.turn > .part, .requests)").forEach(each => near.observe(each));
 watchParts();
-addEventListener("beforeprint", () => { document.querySelectorAll(".packed").forEach(unpack); near.disconnect(); });
-addEventListener("afterprint", watchParts);
+let unlinked = [];  // Chromium looks for the places of all links anew on each page that it prints.
+addEventListener("beforeprint", () => {
+  document.querySelectorAll(".packed").forEach(unpack);
+  near.disconnect();
+  unlinked = Array.from(document.querySelectorAll('.long a[href^="#"]'), link => [link, link.getAttribute("href")]);
+  for (const [link] of unlinked) link.removeAttribute("href");
+});
+addEventListener("afterprint", () => {
+  for (const [link, place] of unlinked) link.setAttribute("href", place);
+  watchParts();
+});
 follow();
 
 // What is new takes its place; what is the same is left alone, with what was opened, sorted or asked for in it.
