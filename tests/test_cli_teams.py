@@ -9,7 +9,7 @@ from socket import create_server
 
 import pytest
 
-from coderoom.configs import shipped_teams, write_starter
+from coderoom.configs import make_schema, shipped_teams, write_starter
 from coderoom.errors import RequestError
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import Failure, OpenAIServer, Reply
@@ -28,6 +28,16 @@ def test_shipped_teams_are_listed_and_shown(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert "model client: " in done.stdout
     assert "code executor: SandboxCodeExecutor" in coderoom("show", "coder-reviewer", cwd=tmp_path).stdout
+
+
+def test_the_schema_of_team_files_is_printed_or_written_but_over_nothing(tmp_path: Path) -> None:
+    printed = coderoom("schema", cwd=tmp_path).stdout
+    assert json.loads(printed) == json.loads(json.dumps(make_schema()))
+    (tmp_path / "there.json").write_text("mine")
+    assert coderoom("schema", "--out", "there.json", cwd=tmp_path).returncode == 2
+    assert (tmp_path / "there.json").read_text() == "mine"
+    assert coderoom("schema", "--out", "there.json", "--force", cwd=tmp_path).returncode == 0
+    assert json.loads((tmp_path / "there.json").read_text()) == json.loads(printed)
 
 
 def test_a_key_in_a_file_is_not_shown(tmp_path: Path) -> None:

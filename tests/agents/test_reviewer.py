@@ -146,6 +146,19 @@ async def test_code_in_the_summary_of_a_report_was_not_run() -> None:
         assert (await review(YES, TASK, said)).approved is approved, summary
 
 
+async def test_the_conversation_comes_back_with_a_state_and_goes_with_the_empty_one() -> None:
+    first, client = ReviewerAgent("reviewer", Client(NO)), Client(NO, NO)
+    await turn(first, "The first task.", attempt())
+    second = ReviewerAgent("reviewer", client)
+    await second.load_state(await first.save_state())
+    await turn(second, "Again.", attempt())
+    assert "The first task." in str(client.calls[0])
+    await second.load_state({})
+    await turn(second, "Once more.", attempt())
+    assert "The first task." not in str(client.calls[1])
+    assert "Once more." in str(client.calls[1])
+
+
 # --- What it says ---
 
 
