@@ -359,8 +359,9 @@ class CodeRunner:
             before.calls = before.calls or self.recorder.take()
             if again.remark:
                 note(f"{'What earlier code had set is lost:' if again.cell is None else 'Run again,'} {again.remark}.")
+        count = sum(bool(before.blocks) for *_, before in past)
         note(
-            f"To have again what it had set or changed, code that had run before was run again ({len(past)}), without "
+            f"To have again what it had set or changed, code that had run before was run again ({count}), without "
             "calling functions again."
         )
 

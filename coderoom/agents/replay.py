@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from coderoom._util.autogen import acting_as
 from coderoom._util.components import StrictConfig
+from coderoom._util.tasks import await_with_token
 from coderoom.agents.inverses import Made
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -52,6 +53,16 @@ class PastCell(StrictConfig):
         return f"the code that begins with {next(filter(None, lines), '')[:100]!r}"
 
 
+class LeftByPerson(PastCell):
+    """What a person has left of changes that are kept apart, in its place among code.
+
+    Attributes:
+        put_back: Has the changes again that there were then, in place of those that the code before has made now.
+    """
+
+    put_back: Callable[[], Awaitable[None]]
+
+
 class Replayed(NamedTuple):
     """What came of code that was run again.
 
@@ -66,6 +77,12 @@ class Replayed(NamedTuple):
 
 async def run_again(cell: PastCell, executor: Executor, cancellation_token: CancellationToken) -> Replayed:
     """Run code again, unless it was ended from outside: that could not give the same again."""
+    if isinstance(cell, LeftByPerson):
+        try:
+            await await_with_token(cell.put_back(), cancellation_token)
+        except RequestError as error:
+            return Replayed(None, f"the changes that a person had left: {error}")
+        return Replayed(cell, "")
     if cell.outcome not in (Outcome.OK, Outcome.ERROR):
         return Replayed(None, f"{cell.words} had ended with {cell.outcome.value!r} and was not run again")
     result = await executor.run(cell.blocks, cancellation_token)
@@ -158,6 +175,21 @@ async def keeping_changes(executor: Any) -> AsyncIterator[None]:
             if saved.files is not None:
                 await saved.files.restore()
             await executor.release(saved)
+
+
+def note_changes(agent: Any, put_back: Callable[[], Awaitable[None]]) -> None:
+    """In a resumed run, note that a person has changed what code had changed, after the code of an agent so far.
+
+    Args:
+        agent: The agent.
+        put_back: Has the changes again that there were then.
+    """
+    agent._runner.past.known.append(("", "", "", LeftByPerson(put_back=put_back, blocks=[], outcome=Outcome.OK)))
+
+
+def is_behind(agents: Sequence[Any]) -> bool:
+    """Whether there is code whose results are only known, so that `catch_up` would run it again."""
+    return any(agent._runner.past.known for agent in agents)
 
 
 async def catch_up(agents: Sequence[Any]) -> None:

@@ -403,6 +403,24 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         async with self._session_with_changes() as session:
             await session.discard(paths)
 
+    async def save_changes(self, paths: Collection[str]) -> bytes:
+        """The changes at some paths as data; see `changes`.
+
+        Args:
+            paths: See `coderoom.sandbox.Session.save_changes`.
+        """
+        async with self._session_with_changes() as session:
+            return await session.save_changes(paths)
+
+    async def load_changes(self, data: bytes) -> None:
+        """Have changes that were saved, besides those that there are; see `changes`.
+
+        Args:
+            data: See `coderoom.sandbox.Session.load_changes`.
+        """
+        async with self._session_with_changes() as session:
+            await session.load_changes(data)
+
     @asynccontextmanager
     async def _session_with_changes(self) -> AsyncIterator[Session]:
         if self._settings.workspace_mode != "overlay":

@@ -20,13 +20,14 @@ from coderoom._util.text import MASK, counted
 from coderoom.agents import HumanApprovedAgent
 from coderoom.agents.base import CodingAgent
 from coderoom.agents.inverses import Undone, undo_since
-from coderoom.agents.replay import catch_up
+from coderoom.agents.replay import catch_up, is_behind, note_changes
 from coderoom.approval import Approval, ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, make_budget
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry
+from coderoom.runs.kept import overlaid_in, put_back
 from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord, watching
 from coderoom.runs.review import Ask
@@ -193,7 +194,10 @@ class Run:
         if task is None:  # The last one is finished. What was said after it belongs to no task.
             last = max((place for place, said in enumerate(past) if said.kind == "task"), default=-1)
             task = past[last].text if past else entry.task
-            past = [*past[: max(last, 0)], *(said for said in past[last + 1 :] if said.kind in ("undo", "left"))]
+            past = [
+                *past[: max(last, 0)],
+                *(said for said in past[last + 1 :] if said.kind in ("undo", "left", "kept")),
+            ]
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):
@@ -275,6 +279,11 @@ class Run:
                     self.ask_before_code(said.asks)
             if said.kind == "undo":
                 await self.undo_calls(None)
+            elif said.kind == "kept":
+                for agent in coding_agents_of(self.prepared.team):
+                    if executor := overlaid_in([executor_of(agent)]):
+                        note_changes(agent, partial(put_back, said.kept, executor))
+                        break
         if self._ended is not None and records and records[-1].cancelled:
             self.differs = True
             self.log.close(str(self._ended.outcome), self._ended.facts)
@@ -308,6 +317,11 @@ class Run:
         """Run Python code that looks at the session of `coder`, and leaves nothing there or in the journal."""
         with observing(self.log):
             return await self.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `catch_up` would run code."""
+        return is_behind(coding_agents_of(self.prepared.team))
 
     async def catch_up(self) -> None:
         """Have the sessions of agents what code had set before the run was resumed."""

@@ -20,22 +20,25 @@ class Said:
 
     Attributes:
         kind: A `task`, code to `run` in the session, the `model` from then on, whether to `ask` before code runs, or to
-            `undo` what was said before; and what is `left` of that, which goes with the next task.
+            `undo` what was said before; what is `left` of that, which goes with the next task; and what is `kept` apart
+            from the workspace, after something of it was written or taken back.
         text: The task, or the person's words.
         code: The code to run.
         language: Its language.
         model: The model.
         first: The number of the first step that is undone.
         asks: Whether a person is asked.
+        kept: What is kept apart from the workspace then, of `kept_in`.
     """
 
-    kind: Literal["task", "run", "model", "ask", "undo", "left"]
+    kind: Literal["task", "run", "model", "ask", "undo", "left", "kept"]
     text: str
     code: str = ""
     language: str = ""
     model: str = ""
     first: int = 0
     asks: bool = False
+    kept: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """It as the data of an event; what is empty is left out."""

@@ -404,6 +404,32 @@ class Session:
         async with self._overlaid() as overlay:
             await run_uncancellable(asyncio.to_thread(overlay.discard, paths))
 
+    async def save_changes(self, paths: Collection[str]) -> bytes:
+        """The changes at some paths as data, for `load_changes` of a later session of the same folder.
+
+        Args:
+            paths: Files, and folders with all that is in them, where something has changed.
+
+        Raises:
+            RequestError: As `changes`; or they are too large, or nothing has changed at a path.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            return await aside(overlay.as_data, paths, large=True)
+
+    async def load_changes(self, data: bytes) -> None:
+        """Have changes that another session of the same folder had, besides those that there are.
+
+        Args:
+            data: What `save_changes` has returned.
+
+        Raises:
+            RequestError: As `changes`; or they cannot be written.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            await run_uncancellable(asyncio.to_thread(overlay.load, data))
+
     async def put(self, name: str, content: bytes) -> None:
         """Write a file into the workspace of a fork, or of a session with `workspace_mode="overlay"`, as its change.
 

@@ -26,6 +26,7 @@ from coderoom.runs.durable import DIFFERS, Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, UNDONE_IN, without_files
+from coderoom.runs.kept import overlaid_in
 from coderoom.runs.prompt.edits import Edits
 from coderoom.runs.prompt.folder import Facts, diff_of, differing, environment_words, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
@@ -121,6 +122,7 @@ class Chat:
         files_before: The files of the working folder when the chat began.
         is_working: Whether the team works on a task.
         got: Called with what a person has said meanwhile, without the files, once an agent has got it.
+        ended_early: Called when a person has ended a task, before they see that.
         edits: What code has changed in an overlay, and what becomes of it.
     """
 
@@ -136,6 +138,7 @@ class Chat:
         self.files_before: Facts = {}
         self.is_working = False
         self.got: Callable[[str], None] = lambda words: None
+        self.ended_early: Callable[[], None] = lambda: None
         self.edits = Edits(self)
         self._console = console
         self._marks: list[Mark] = []
@@ -171,8 +174,7 @@ class Chat:
 
     def overlaid(self) -> SandboxCodeExecutor | None:
         """The executor that keeps changes apart from the working folder; `None` if there is none."""
-        executors = [each for each in self._executors() if isinstance(each, SandboxCodeExecutor)]
-        return next((each for each in executors if each.workspace_mode == "overlay"), None)
+        return overlaid_in(self._executors())
 
     @property
     def writes_directly(self) -> bool:
@@ -225,6 +227,8 @@ class Chat:
             self.view.stop()
             run.log.hold()
             self._note_files()
+        if record.cancelled:  # What is typed from now on is a new task.
+            self.ended_early()
         self.view.end(record)
         if record.cancelled and any(agent.runs_again for agent in coding_agents_of(run.prepared.team)):
             self.say(_AGAIN, "dim")
@@ -308,6 +312,8 @@ class Chat:
             self.told.append(_earlier(old.prepared.record.team, asked))
         self.run, self.begun, self._marks = run, False, []
         self.edits.note_team()
+        if kept and self.overlaid() is not None:  # The new run has what the code of the old one had changed.
+            await self.edits.keep(f"/team {name}")
         self.say(f"The next task goes to the team {name}. {'' if kept else _ANEW}".rstrip(), "dim")
 
     async def undo(self, *, force: bool = False) -> list[str]:
@@ -407,6 +413,10 @@ class Chat:
         """Have the model told something with the next task, also if the chat goes on elsewhere."""
         self.told.append(text)
         self.run.log.add_said(Said("left", self.told[-1]))
+
+    def note_kept(self, words: str, kept: str) -> None:
+        """Have what is kept apart be a step of the run, after a person has done something with it."""
+        self.run.log.add_said(Said("kept", words, kept=kept))
 
     async def ask_beside(self, question: str) -> str:
         """Ask the team's model something beside the conversation; Ctrl-C ends it."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from coderoom._util.files import read_inside
 from coderoom._util.tasks import run_uncancellable
@@ -19,14 +18,17 @@ from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs.commits import Commit, make_commit, undo_commit
 from coderoom.runs.delivery import message_of
-from coderoom.runs.folders import is_cache
 from coderoom.runs.git import GitFolder, name_of, names_of, stamp
 from coderoom.runs.journal import TAKEN_BACK_IN, UNCOMMITTED_IN, without_files
+from coderoom.runs.kept import changes_of, git_folder, kept_in
 from coderoom.runs.prompt.folder import Facts, differing, facts_of, without_own
 from coderoom.runs.prompt.hunks import ANSWERS, Hunk, choose, hunks_of, with_hunks
 from coderoom.runs.prompt.question import ask
 from coderoom.runs.record import RunRecord
 from coderoom.sandbox import Change, ChangedMeanwhile, Changes, Patch
+
+if TYPE_CHECKING:
+    from coderoom.runs.durable import Run
 
 _MOST_LISTED: Final = 50
 _LARGEST: Final = 64 << 20
@@ -63,6 +65,7 @@ class _Chat(Protocol):
     """What is needed of a `Chat`, which has the same documented."""
 
     records: list[RunRecord]
+    run: Run
 
     @property
     def folder(self) -> Path | None: ...
@@ -72,6 +75,7 @@ class _Chat(Protocol):
     def say(self, text: str, style: str = "") -> None: ...
     def show_diff(self, lines: Sequence[str]) -> None: ...
     def tell(self, text: str) -> None: ...
+    def note_kept(self, words: str, kept: str) -> None: ...
     def forget_marks(self) -> None: ...
     async def ask_beside(self, question: str) -> str: ...
 
@@ -123,7 +127,7 @@ class Edits:
 
     async def show(self) -> None:
         """After a task: say which files have changed, if that is news, and ask whether they are committed."""
-        if self._chat.overlaid() is None:
+        if self._chat.overlaid() is None or self._chat.run.is_behind:  # Nothing has run since.
             return
         pending = await self._pending()
         is_news = pending.state != self._shown and bool(pending.paths)
@@ -142,7 +146,7 @@ class Edits:
 
     async def leave(self) -> None:
         """At the end of the chat: ask about what was not written, or say that it is gone."""
-        if self._chat.overlaid() is None or not (pending := await self._pending()).paths:
+        if self._chat.overlaid() is None or self._chat.run.is_behind or not (pending := await self._pending()).paths:
             return
         self._chat.say(
             f"{counted(len(pending.paths), 'changed file')}, not written into {self._chat.folder}:", "yellow"
@@ -175,6 +179,7 @@ class Edits:
             RequestError: Nothing is kept apart, nothing has changed there, or somebody else has changed the files.
         """
         self._executor()
+        await self._chat.run.catch_up()
         if argument.strip() == "each":
             await self._apply_each()
         elif argument:
@@ -222,9 +227,10 @@ class Edits:
                 raise RequestError(f"{name_of(path)} has changed meanwhile: nothing of it was written.") from None
             await executor.put(path, some)
             try:
-                await self._write([path], await executor.diff([path]))
+                await self._write([path], await executor.diff([path]), keeps=False)
             finally:
                 await executor.put(path, whole)
+            await self.keep(f"/apply {name_of(path)} ({len(taken)} of {counted(len(hunks), 'hunk')})")
             self._shown = (await self._pending()).state
         return has_ended
 
@@ -234,8 +240,9 @@ class Edits:
         Raises:
             RequestError: Nothing is kept apart, or nothing has changed there.
         """
-        paths = self._paths(argument)
-        await self._executor().diff(paths)  # It refuses what has not changed.
+        executor, paths = self._executor(), self._paths(argument)
+        await self._chat.run.catch_up()
+        await executor.diff(paths)  # It refuses what has not changed.
         await self._take_back(paths)
 
     async def _take_back(self, paths: Sequence[str]) -> None:
@@ -243,6 +250,7 @@ class Edits:
         named = names_of(paths)
         self._chat.tell(f"{TAKEN_BACK_IN}{named}")
         self._chat.say(f"As in the folder: {named}")
+        await self.keep(f"/drop {named}")
         self._shown = (await self._pending()).state
 
     async def commit(self, message: str) -> None:
@@ -289,6 +297,7 @@ class Edits:
             self._texts.pop(path, None)
         self._dirty.difference_update(paths)
         self._chat.say(f"Committed {counted(len(paths), 'file')}: {made}")
+        await self.keep(f"/commit {made}")
 
     @property
     def has_commits(self) -> bool:
@@ -310,6 +319,7 @@ class Edits:
         await self._executor().discard(last.paths)
         self._chat.tell(f"{UNCOMMITTED_IN}{last}. As before it: {names_of(last.paths)}")
         self._chat.say(f"Undone, with its changes of {names_of(last.paths)}: {last}")
+        await self.keep(f"/undo {last}")
 
     # --- Parts ---
 
@@ -341,18 +351,24 @@ class Edits:
     async def _known(self) -> GitFolder:
         folder = self._chat.folder
         assert folder is not None
-        return GitFolder(folder) if shutil.which("git") is None else await asyncio.to_thread(GitFolder.of, folder)
+        return await git_folder(folder)
 
     async def _pending(self) -> _Pending:
         executor, known = self._executor(), await self._known()
-        changes = [change for change in await executor.changes() if not is_cache(change.path)]
-        names = [change.path for change in changes]
-        ignored = await asyncio.to_thread(known.ignored, names) if known.is_known else set()
-        kept = [change for change in changes if change.path not in ignored]
+        await self._chat.run.catch_up()
+        kept, hidden = await changes_of(executor, known)
         patch = await executor.diff([change.path for change in kept]) if kept else Patch("")
-        return _Pending(Changes(tuple(kept)), patch, len(ignored))
+        return _Pending(Changes(tuple(kept)), patch, hidden)
 
-    async def _write(self, paths: Sequence[str], patch: Patch) -> None:
+    async def keep(self, words: str) -> None:
+        """Have what is kept apart now be a step of the run: a chat that goes on has it again."""
+        executor, known = self._executor(), await self._known()
+        try:
+            self._chat.note_kept(words, await kept_in(executor, known))
+        except RequestError as error:
+            self._chat.say(f"A chat that goes on runs the code again, without what you did: {error}", "yellow")
+
+    async def _write(self, paths: Sequence[str], patch: Patch, *, keeps: bool = True) -> None:
         if not paths:
             self._chat.say("Nothing is kept apart.")
             return
@@ -381,6 +397,8 @@ class Edits:
             self._chat.say(str(change))
         if committed.written:
             self._chat.say(f"Written into {folder}.")
+            if keeps:
+                await self.keep(f"/apply {names_of([change.path for change in committed.written])}")
         self._shown = (await self._pending()).state
 
     async def _described(self, paths: Sequence[str]) -> str:

@@ -58,6 +58,7 @@ async def chat(
         reader.looks = partial(_look, chatting)
         reader.gives = partial(_give, chatting)
         chatting.got = reader.got
+        chatting.ended_early = partial(_take_back, chatting, reader)
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process, commits)
     repeated = set(map(id, chatting.repeated))
@@ -86,11 +87,9 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool, co
         line, is_task = run.task or await _ask(reader), bool(run.task)
         while line:
             last = await _do(chatting, line, is_task=is_task)
-            reader.put([_as_task(words) for words in chatting.run.untold()])
-            if last is not None and last.cancelled:
-                if not sys.stdin.isatty():
-                    break  # Ctrl-C ends a list of tasks; a person is asked for another one.
-                reader.take_back()
+            _put_untold(chatting, reader)
+            if last is not None and last.cancelled and not sys.stdin.isatty():
+                break  # Ctrl-C ends a list of tasks; a person is asked for another one.
             line, is_task = await _ask(reader), False
         await chatting.edits.leave()
         if chatting.begun and reader.region is not None and chatting.run.log.run:
@@ -116,6 +115,16 @@ def _give(chat: Chat, line: str) -> Awaitable[None] | None:
     """What gives a line to the team at once; `None` if it is a command, or the team does not work on a task."""
     is_words = line[0] not in "/!" and line.lower() not in (*_ENDS, *_ASKS_HELP)
     return tell(chat, line) if chat.is_working and is_words else None
+
+
+def _put_untold(chat: Chat, reader: Reader) -> None:
+    reader.put([_as_task(words) for words in chat.run.untold()])
+
+
+def _take_back(chat: Chat, reader: Reader) -> None:
+    if sys.stdin.isatty():
+        _put_untold(chat, reader)
+        reader.take_back()
 
 
 def _as_task(words: str) -> str:

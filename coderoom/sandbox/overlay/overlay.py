@@ -14,6 +14,7 @@ from pathlib import Path
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
 from coderoom.sandbox.overlay.changes import ChangedMeanwhile, Changes, Committed
+from coderoom.sandbox.overlay.kept import as_data, from_data
 from coderoom.sandbox.overlay.layers import Layer
 from coderoom.sandbox.overlay.myers import Effort
 from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
@@ -191,6 +192,19 @@ class Overlay:
             OSError: A link or a file is in the way.
         """
         put(self.layer.write, path, content, self.layer.read.fd)
+
+    def as_data(self, paths: Collection[str]) -> bytes:
+        """The changes at some paths as data; see `Session.save_changes`."""
+        return as_data(Plan.of(self.layer).only(paths).differences if paths else {}, self.layer.read)
+
+    def load(self, data: bytes) -> None:
+        """Have the changes of `as_data`, besides those that there are."""
+        wanted = from_data(data)
+        for path in tuple(wanted):  # A folder above may be gone since.
+            for above in (path[:at] for at, each in enumerate(path) if each == "/"):
+                if above not in wanted and self.layer.read.node(above) is None and wanted[path][0] is not None:
+                    wanted[above] = Node("folder", 0o755, 0, (), 0), self.layer.lower
+        self._make(wanted)
 
     def take_over(self, other: Overlay) -> None:
         """Get the changes of another session of the same folder, which has to be without any."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import ROOT, coderoom, recording
+from tests.support.commands import ROOT, chat_process, coderoom, environment, recording
 from tests.support.screen import Screen
 
 pytestmark = pytest.mark.slow
@@ -149,6 +149,57 @@ def test_changes_are_accepted_hunk_by_hunk(repository: Repository) -> None:
     )
     assert b"line 1\n" in (repository.folder / "long.txt").read_bytes()
     assert b"line 55" not in (repository.folder / "long.txt").read_bytes()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_chat_that_goes_on_has_what_the_person_had_kept(repository: Repository, killed: bool) -> None:
+    kept = ["--journal", str(repository.path / "journal.sqlite3")]
+    code = (
+        THREE
+        + """
+import os
+edit_file("use.py", "print(add(1, 2))", "print(2)")
+open("random.bin", "wb").write(b"\\0" + os.urandom(8)); os.chmod("random.bin", 0o755)
+os.symlink("b.py", "link"); os.remove("calc.py"); open("run.log", "w").write("1")
+"""
+    )
+    model = recording(
+        repository.path / "replies.json", [*runs(code, "x = 5\nopen('b.py', 'a').write('c = 2\\n')"), "5"]
+    )
+    lines = [
+        "Change it.",
+        "/drop new",
+        "/apply notes.md",
+        "/apply each",
+        *"nnnn",
+        "drop",
+        "Go on.",
+        "/diff",
+        "!echo all",
+    ]
+    with chat_process(
+        *("--model", model, *kept),
+        cwd=repository.folder,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        before = "".join(iter(process.stdout.readline, "all\n"))
+        if killed:
+            process.kill()
+        else:
+            process.communicate("/exit\nn\n")
+    again = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/diff\n/exit\nn\n").stdout
+    diff = before[before.rindex("diff --git a/calc.py") :]
+    assert re.findall(r"^diff --git a/(\S+)", diff, re.M) == ["calc.py", "b.py", "link", "random.bin"]
+    assert diff in again
+    assert repository.git("status", "--short") == " M notes.md"
+    assert repository.read("notes.md") == "two\n"
 
 
 def test_a_commit_has_what_the_chat_has_changed_and_nothing_else(repository: Repository) -> None:
