@@ -51,7 +51,6 @@ PACKAGES = {
     "ordered-set": ("test", "ordered_set"),
     "parse": ("tests", "parse"),
     "pathspec": ("tests", "pathspec"),
-    "portion": ("tests", "portion"),
     "pyhumps": ("tests", "humps"),
     "python-dotenv": ("tests", "src/dotenv"),
     "python-slugify": ("tests", "slugify"),

@@ -419,6 +419,13 @@ def lose() -> None:
     raise LostError("nut", 0)
 
 
+class ClosedError(OSError): ...
+
+
+def reopen() -> None:
+    raise ClosedError("the shop is closed")
+
+
 def coloured(text: str) -> str:
     is_terminal = os.isatty(sys.stdout.fileno()) if os.environ.get("TERM") != "dumb" else False
     return f"<{text}>" if is_terminal and sys.stdout.isatty() else text

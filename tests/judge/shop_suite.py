@@ -310,6 +310,12 @@ def test_data_of_the_standard_library(monkeypatch):
     assert shop.address("10.0.0.1") + 1 == ipaddress.ip_address("10.0.0.2")
 
 
+def test_error_of_the_system():
+    with pytest.raises(shop.ClosedError, match="^the shop is closed$") as caught:
+        shop.reopen()
+    assert isinstance(caught.value, OSError) and caught.value.args == ("the shop is closed",)
+
+
 def test_derived_classes():
     class Rich(shop.Shelf):
         rate = 10

@@ -35,7 +35,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     files = {"test_shop.py": suite, "data.txt": "of tests"}
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files=files))
-    assert len(verdicts) == 53
+    assert len(verdicts) == 54
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:
@@ -208,6 +208,16 @@ def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
     for tests, count in (("tests/unit/test_shop.py", 3), ("shop/tests", 1)):
         done = coderoom("judge", tests, "--candidate", "shop", cwd=tmp_path)
         assert (done.returncode, done.stdout.strip()) == (0, f"{count} of {count} tests passed"), done
+
+
+@pytest.mark.slow
+async def test_a_program_that_tests_start_has_the_code_but_proves_nothing(apart: Sandbox) -> None:
+    test = """import subprocess, sys
+def test_it(tmp_path): assert subprocess.check_output([sys.executable, "-m", "f"], cwd=tmp_path) == b"1\\n"
+"""
+    [verdict] = await judge_suite(apart, {"f.py": "print(1)"}, TestFiles(files={"test_it.py": test}))
+    assert not verdict.passed
+    assert verdict.cannot_separate
 
 
 async def test_each_file_of_tests_counts_and_none_of_the_code_replaces_it(apart: Sandbox) -> None:

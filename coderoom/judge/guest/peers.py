@@ -570,7 +570,9 @@ class Peer:
             if self.is_trusted and "number" in report:
                 error.__dict__["_cr_of"] = self, report["number"]
         else:
-            error = BaseException.__new__(kind, *args)
+            make = OSError.__new__ if issubclass(kind, OSError) else BaseException.__new__
+            error = make(kind, *args)
+            error.args = tuple(args)
             error.__dict__.update(_cr_number=report["number"], _cr_text=as_text(report["text"]))
         if not self.is_trusted:
             error.__dict__["_cr_by_code"] = True

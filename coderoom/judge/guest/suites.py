@@ -68,6 +68,7 @@ def run_together(
 ) -> str:
     """Run the tests of files in the process of the code, which can change what comes of them; see `run_files`."""
     write({**code, **files}, os.getcwd())
+    os.environ["PYTHONPATH"] = os.getcwd()  # Programs that the tests start find the code, as if it were installed.
     forget(code)
     return _run(_Found(None, note, without), files, run)
 
