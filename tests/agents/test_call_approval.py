@@ -181,11 +181,12 @@ async def test_the_code_stands_still_while_somebody_decides(actor: MakeActor, ba
     """No thread changes an argument, or computes; a longest pause shows it."""
     bank.meanwhile = lambda: asyncio.sleep(0.4)
     code = (
-        "import threading, time\nnotes, longest = ['shown'], 0\n"
+        "import threading, time\nnotes, longest, measured = ['shown'], 0, threading.Event()\n"
         "def change():\n    global longest\n    last = time.monotonic()\n    while True:\n"
         "        notes[0] = 'changed'\n        now = time.monotonic(); longest = max(longest, now - last); last = now\n"
-        "pay(5, notes=['first'])\nthreading.Thread(target=change, daemon=True).start()\n"
-        "pay(6, notes=notes)\nprint(longest > 0.3)"
+        "        measured.set()\n"
+        "pay(5, notes=['first'])\nthreading.Thread(target=change, daemon=True).start()\nmeasured.wait()\n"
+        "pay(6, notes=notes)\nfor _ in range(2):\n    measured.clear(); measured.wait()\nprint(longest > 0.3)"
     )
     assert await output_of(actor, bank, code) == "True\n"
     assert [each[2] for each in bank.paid] == [request.arguments["notes"] for request in bank.asked]
