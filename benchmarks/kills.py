@@ -4,8 +4,8 @@ python benchmarks/kills.py [--runs N] [--seed N] [--team TEAM]
 
 A server that speaks OpenAI's protocol counts the requests. A run whose request was on its way when it was killed may
 send that one again; one that was answered must not be sent again. Code that has run appends to a file of the
-workspace, which shows what ran twice. The team `branches.json` is one whose agent fails, and then tries three repairs at the
-same time, twice: its code sleeps for a while, so that most kills are in the middle of branches.
+workspace, which shows what ran twice. The team `branches.json` is one whose agent fails, and then tries three repairs
+at the same time, twice: its code sleeps for a while, so that most kills are in the middle of branches.
 """
 
 from __future__ import annotations
