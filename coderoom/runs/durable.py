@@ -32,7 +32,7 @@ from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord, watching
 from coderoom.runs.review import Ask
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.said import Said, said_in
+from coderoom.runs.said import Said, not_heard_in, said_in
 from coderoom.runs.team_run import (
     HasSandbox,
     PreparedRun,
@@ -69,6 +69,7 @@ class Run:
         recorder: Records the model traffic, that of tasks before too; `None`: nobody does.
         asks: Whether a person is asked before code runs, whatever the team says.
         differs: Whether the last task had ended, and stopped in the middle when `repeat` went through it.
+        not_heard: What was said to the team while it worked on the last task, and no agent had got.
     """
 
     prepared: PreparedRun
@@ -79,6 +80,7 @@ class Run:
     recorder: Recorder | None = None
     asks: bool = False
     differs: bool = False
+    not_heard: Sequence[str] = ()
     _ended: RunEntry | None = None
     _own_approvals: list[tuple[CodingAgent[Any], Any]] = field(default_factory=list)
 
@@ -196,7 +198,7 @@ class Run:
             task = past[last].text if past else entry.task
             past = [
                 *past[: max(last, 0)],
-                *(said for said in past[last + 1 :] if said.kind in ("undo", "left", "kept")),
+                *(said for said in past[last + 1 :] if said.kind in ("undo", "left")),
             ]
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
@@ -204,7 +206,7 @@ class Run:
             log.note(f"Something like a key was in what was answered before; the journal has {MASK} in its place.")
         if done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
             log.note("If code was running when the run ended, it is run again from its beginning, with all its blocks.")
-        return cls(prepared, past, task, log, allowed, recorder, _ended=ended)
+        return cls(prepared, past, task, log, allowed, recorder, not_heard=not_heard_in(known), _ended=ended)
 
     async def go(
         self,
@@ -247,6 +249,7 @@ class Run:
         Each agent that has a conversation with a model gets it before its next request. Words that no agent has got
         when the task ends are in `untold`.
         """
+        self.log.add_said(Said("told", words))
         self.log.words_waiting.append(words)
 
     def untold(self) -> list[str]:
@@ -254,6 +257,8 @@ class Run:
         self.log.take_said()
         words = list(self.log.words_waiting)
         self.log.words_waiting.clear()
+        if words:
+            self.log.add_said(Said("told", ""))
         return words
 
     async def repeat(self) -> list[RunRecord]:

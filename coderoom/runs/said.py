@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from coderoom.runs.journal import EVENT, TASK, Step
+from coderoom.steps import WORDS
 
 _TYPE: Final = "Said"
 
@@ -21,7 +22,8 @@ class Said:
     Attributes:
         kind: A `task`, code to `run` in the session, the `model` from then on, whether to `ask` before code runs, or to
             `undo` what was said before; what is `left` of that, which goes with the next task; and what is `kept` apart
-            from the workspace, after something of it was written or taken back.
+            from the workspace, after something of it was written or taken back. What the team is `told` while it works;
+            empty: what no agent has got of it was given back.
         text: The task, or the person's words.
         code: The code to run.
         language: Its language.
@@ -31,7 +33,7 @@ class Said:
         kept: What is kept apart from the workspace then, of `kept_in`.
     """
 
-    kind: Literal["task", "run", "model", "ask", "undo", "left", "kept"]
+    kind: Literal["task", "run", "model", "ask", "undo", "left", "kept", "told"]
     text: str
     code: str = ""
     language: str = ""
@@ -67,6 +69,17 @@ def said_in(steps: Sequence[Step]) -> list[Said]:
     """What was said in a run, in order, without what was undone; that something was undone is said, too."""
     undone = undone_in(steps)
     return [said for step in steps if step.number not in undone and (said := _said(step)) is not None]
+
+
+def not_heard_in(steps: Iterable[Step]) -> list[str]:
+    """What was said to a team that worked on its last task, and no agent had got before the run was killed."""
+    words: list[str] = []
+    for step in steps:
+        if step.kind == WORDS:
+            words = [each for each in words if each not in step.result]
+        elif (said := _said(step)) is not None and said.kind in ("task", "told"):
+            words = [*words, said.text] if said.kind == "told" and said.text else []
+    return words
 
 
 def _said(step: Step) -> Said | None:

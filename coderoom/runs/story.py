@@ -330,7 +330,7 @@ class StepStory:
         elif step.kind == EVENT and "branches" in data:
             facts = Branches.model_validate(data["branches"]).priced(self._costs, source)
             yield Branching(source, data["text"], facts)
-        elif step.kind == EVENT:
+        elif step.kind == EVENT and data.get("kind") != "told":  # It is shown once it is heard.
             code, language = data.get("code", ""), data.get("language", "text")
             failed, branch = data.get("failed", ()), data.get("branch", "")
             yield Progress(source, data["text"], code, language, failed, data.get("type", ""), branch=branch)

@@ -94,10 +94,19 @@ class Screen:
         found = re.findall(r"^> (.+(?:\n  .+)*)\n(?!  )", self.text, re.MULTILINE)
         return [task.replace("\n  ", "\n") for task in found]
 
+    def _chats(self) -> list[int]:
+        panes = [int(pid) for pid in self.tmux("list-panes", "-s", "-F", "#{pane_pid}").split()]
+        return [pid for pane in panes for pid in _children(pane)]
+
+    def kill(self) -> None:
+        """End the chat at once, as the kernel would for want of memory."""
+        for pid in self._chats():
+            os.kill(pid, signal.SIGKILL)
+        self.until("ended with 137")
+
     def end(self) -> None:
         """Close the terminal, and end a chat that goes on without it."""
-        panes = [int(pid) for pid in self.tmux("list-panes", "-s", "-F", "#{pane_pid}").split()]
-        chats = [pid for pane in panes for pid in _children(pane)]
+        chats = self._chats()
         self.tmux("kill-server")
         deadline = time.monotonic() + 10
         while (left := [pid for pid in chats if _runs(pid)]) and time.monotonic() < deadline:

@@ -84,6 +84,13 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool, co
             await chatting.edits.commit_tasks()
         if not run.task and sys.stdin.isatty():
             chatting.say(reader.how, "dim")
+        if run.not_heard:
+            chatting.say("Not heard before the chat was ended:", "yellow")
+            for words in run.not_heard:
+                chatting.say(f"> {without_files(words)}")
+            if sys.stdin.isatty():
+                reader.put([_as_task(words) for words in run.not_heard])
+                reader.take_back()  # In the line, to be sent or cleared.
         line, is_task = run.task or await _ask(reader), bool(run.task)
         while line:
             last = await _do(chatting, line, is_task=is_task)

@@ -115,6 +115,25 @@ def test_words_reach_the_team_in_the_middle_of_its_task(open_chat: Open) -> None
     assert chat.tasks() == ["Begin.", "Again.", "/undo", "Last."]
 
 
+def test_words_that_were_not_heard_before_a_kill_are_in_the_line_of_the_chat_that_goes_on(open_chat: Open) -> None:
+    chat = open_chat([WAITS, DONE, WAITS, DONE])
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("This is heard.", "Enter")
+    (chat.folder / "w" / "go").touch()
+    chat.until("ok · 1 run of code")
+    (chat.folder / "w" / "go").unlink()
+    chat.type("Again.", "Enter")
+    chat.until(lambda: chat.text.count("while not os.path.exists") == 2)
+    chat.type("No, use the other.", "Enter", "And hurry.", "Enter")
+    chat.until("for the team's next step: And hurry.")
+    chat.kill()
+    chat = open_chat([], options=["--continue"])
+    chat.until_line("No, use the other.\n  And hurry.")
+    assert "Not heard before the chat was ended:\n> No, use the other.\n> And hurry.\n" in chat.text
+    assert "> This is heard." not in chat.text
+
+
 def test_ctrl_c_clears_ends_the_task_and_leaves(open_chat: Open) -> None:
     chat = open_chat([WAITS, DONE])
     chat.type("words")
