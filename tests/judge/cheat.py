@@ -310,3 +310,20 @@ class Named:
 
     def __repr__(self):
         return self.name
+
+
+class OfAll(type):
+    def __instancecheck__(cls, value):
+        return True
+
+
+class AllData(metaclass=OfAll):
+    pass
+
+
+def set_private(value):
+    value._count = 42
+
+
+def write_text(path, text):
+    Path(path).write_text(text)

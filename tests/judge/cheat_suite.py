@@ -15,6 +15,7 @@ import subprocess
 import sys
 import typing
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import cheat
@@ -288,3 +289,32 @@ def test_condition_in_a_mark():
 def test_text_that_is_a_name(name):
     expected = 42
     assert eval(repr(cheat.Named(name))) == expected
+
+
+def test_class_of_all_data():
+    assert isinstance(42, cheat.AllData)
+
+
+def test_private_attribute():
+    class Box:
+        _count = 0
+
+    box = Box()
+    cheat.set_private(box)
+    assert box._count == 42
+
+
+def test_private_attribute_that_is_new():
+    class Box:
+        @property
+        def count(self):
+            return getattr(self, "_count", 0)
+
+    box = Box()
+    cheat.set_private(box)
+    assert box.count == 42
+
+
+def test_data_at_a_relative_path():
+    cheat.write_text("data/expected.txt", "of code")
+    assert Path("data/expected.txt").read_text() == "of code"

@@ -18,6 +18,7 @@ import re
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import (  # noqa: UP035
@@ -484,3 +485,45 @@ class Cached:
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         found = owner.__dict__[self.function.__name__] = self.function(owner)
         return found
+
+
+class _HasPrice(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return hasattr(value, "price")
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return "price" in vars(kind)
+
+
+class Priced(metaclass=_HasPrice):
+    """Whatever has a price."""
+
+
+class Gift:
+    price = 0
+
+
+class Positive:
+    """An attribute that is kept in a private one."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = "_" + name
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return getattr(owner, self.name)
+
+    def __set__(self, owner: Any, value: int) -> None:
+        if value <= 0:
+            raise ValueError("it must be positive")
+        setattr(owner, self.name, value)
+
+
+living: weakref.WeakValueDictionary[str, Gift] = weakref.WeakValueDictionary()
+
+
+def layers() -> list[Any]:
+    return [collections.ChainMap({"nut": 1}, {"fig": 2}), collections.UserDict(nut=1), collections.UserList([1])]
+
+
+def variable(name: str) -> str | None:
+    return os.environ.get(name)

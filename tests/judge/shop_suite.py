@@ -500,3 +500,38 @@ def test_attributes_in_the_dict_of_an_object():
     assert (basket.size, basket.size, basket.counted) == (3, 3, 1)
     del basket.size
     assert (basket.size, vars(basket)) == (3, {"counted": 2, "size": 3})
+
+
+def test_classes_that_say_what_belongs_to_them():
+    assert isinstance(shop.Gift(), shop.Priced)
+    assert issubclass(shop.Gift, shop.Priced)
+    assert not isinstance(Basket(), shop.Priced)
+    assert not issubclass(Basket, shop.Priced)
+
+
+def test_private_attributes_that_the_code_keeps_in_an_object():
+    class Order:
+        count = shop.Positive()
+
+    order, other = Order(), Order()
+    order.count, other.count = 3, 4
+    assert (order.count, other.count) == (3, 4)
+    with pytest.raises(ValueError, match="positive"):
+        order.count = 0
+
+
+def test_collections_that_are_data():
+    gift = shop.Gift()
+    shop.living["nut"] = gift
+    assert "nut" in shop.living
+    assert "fig" not in shop.living
+    assert shop.layers() == [{"nut": 1, "fig": 2}, {"nut": 1}, [1]]
+
+
+def test_variables_that_are_not_those_of_the_interpreter(monkeypatch):
+    monkeypatch.setenv("PYTHON_SHOP", "open")
+    assert shop.variable("PYTHON_SHOP") == "open"
+
+
+def test_relative_paths_of_data():
+    assert shop.lines_of("data/prices.txt") == ["1", "2"]

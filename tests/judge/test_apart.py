@@ -33,9 +33,9 @@ async def apart() -> AsyncIterator[Sandbox]:
 @pytest.mark.slow
 async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
-    files = {"test_shop.py": suite, "data.txt": "of tests"}
+    files = {"test_shop.py": suite, "data.txt": "of tests", "data/prices.txt": "1\n2\n"}
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files=files))
-    assert len(verdicts) == 54
+    assert len(verdicts) == 59
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:
@@ -50,8 +50,9 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
 
 async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
-    verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files={"test_cheat.py": suite}))
-    assert len(verdicts) == 48
+    files = {"test_cheat.py": suite, "data/expected.txt": "of tests"}
+    verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files=files))
+    assert len(verdicts) == 52
     assert not [each.test for each in verdicts if each.passed]
 
 

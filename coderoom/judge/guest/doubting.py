@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Made = Tuple[Any, List[Any], Dict[str, Any]]
 
-__all__ = ["attributes_of", "how_made", "lists_alike", "says_of_similar"]
+__all__ = ["answers_of", "how_made", "lists_alike", "says_of_similar", "unlike"]
 
 _COUNT = 8
 _MOST_ITEMS = 1_000
@@ -73,7 +73,41 @@ def how_made(kind: Any, args: List[Any], kwargs: Dict[str, Any]) -> Optional[Mad
     return (kind, *copy.deepcopy((args, kwargs))) if given and all(map(_is_data, given)) else None
 
 
-def attributes_of(value: Any) -> Dict[str, Any]:
+class _Nothing:
+    """Is in the place of each attribute."""
+
+
+def unlike(value: Any) -> Any:
+    """An object of the same class, of which each attribute is another one; `None` if there is none."""
+    try:
+        other, names = object.__new__(type(value)), [*_attributes_of(value)]
+        for name in names:
+            object.__setattr__(other, name, _Nothing())
+    except Exception:
+        return None
+    return other if names else None
+
+
+def answers_of(one: Any, name: str, place: int, values: List[Any]) -> Tuple[Any, List[bool]]:
+    """What a special method of an object gives for the value at a place, and whether it says yes to each other one.
+
+    Its exceptions count only for the value at that place: a class may rely on what it is asked about.
+    """
+    found, said = None, [False] * len(values)
+    for number, each in enumerate(values):
+        try:
+            answer = getattr(type(one), name)(one, each)
+            if number == place:
+                found = answer
+            else:
+                said[number] = answer is not NotImplemented and bool(answer)
+        except Exception:
+            if number == place:
+                raise
+    return found, said
+
+
+def _attributes_of(value: Any) -> Dict[str, Any]:
     """The attributes that an object has itself."""
     slots = [vars(each).get("__slots__", ()) for each in type(value).__mro__]
     names = {name for each in slots for name in ([each] if isinstance(each, str) else each)}
@@ -139,7 +173,7 @@ class _Changes:
         if kind is dict and value and depth < _DEEPEST:
             return {key: self.of(each, depth + 1) for key, each in value.items()}
         try:
-            found, attributes = object.__new__(kind), attributes_of(value)
+            found, attributes = object.__new__(kind), _attributes_of(value)
             self.are_whole = self.are_whole and bool(attributes) and depth < _DEEPEST
             for name, each in attributes.items() if self.are_whole else ():
                 object.__setattr__(found, name, self.of(each, depth + 1))

@@ -114,7 +114,7 @@ class HandedFiles:
         else:
             found = self._moved()
             bytes_of = [fsdecode(each) for each in args if type(each) is bytes and len(each) < _LONGEST_PATH]
-            if found or bytes_of or any(each in text for each in self._places):
+            if found or bytes_of or "/" in text or any(each in text for each in self._places):
                 self._hand_over([message, found, bytes_of])
             if self._here != self._home:  # Then each text may be a path.
                 inside = (normpath(join(self._here, each)) for each in _texts([message, bytes_of]))
@@ -179,6 +179,9 @@ class HandedFiles:
 
     def _hand_over(self, message: Any) -> None:
         for text in _texts(message):
+            if "/" in text and text[0] != "/":
+                inside = normpath(join(self._here, text))
+                text = inside if self._here == self._home and self._is_data(inside) else text
             start = text.find(self._above)
             if start > 0 and text[start - 1] not in "=/:":
                 continue

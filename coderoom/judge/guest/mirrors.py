@@ -187,6 +187,7 @@ def make_mirror(
     names = described["names"]
     space: Dict[str, Any] = {
         "_cr_peer": peer, "_cr_class": described["number"], "_cr_names": names, "_cr_is_named": False,
+        "_cr_decides": described.get("decides") is True, "_cr_checks": described.get("checks") is True,
         "_cr_is_built_in": described["module"] == "builtins" and described["name"] in _NEVER_DATA,
         "__module__": described["module"], "__qualname__": described["qualname"],
         "__doc__": _Attribute("__doc__"), "__annotations__": _Attribute("__annotations__"),

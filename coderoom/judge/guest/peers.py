@@ -41,7 +41,7 @@ from .crossing import (
     standard_name,
 )
 from .deriving import as_member, finish, make_class, members_of
-from .doubting import attributes_of, how_made, lists_alike, says_of_similar
+from .doubting import answers_of, how_made, lists_alike, says_of_similar, unlike
 from .files_of_code import watch
 from .handed_files import HandedFiles
 from .mirrors import COMPARES, FORWARDED, make_mirror, make_stand_in
@@ -368,10 +368,8 @@ class Peer:
         if do == "data":
             kinds: Sequence[Any] = (dict, list, tuple, str)
             return next(([each(target)] for each in kinds if isinstance(target, each)), None)
-        if do == "unlike":
-            return _unlike(target)
-        if do == "similar":
-            return self._says_of_similar(target, args[0])
+        if do == "answers":
+            return self._answers(target, name, *args)
         if do == "lists":
             return lists_alike(target)
         if do == "text":
@@ -383,6 +381,16 @@ class Peer:
         if do == "special of":
             return getattr(args[0], name)(target, *args[1:], **kwargs)
         raise self.lost("%.50r is no request" % do)
+
+    def _answers(self, one: Any, name: str, place: int, is_equality: bool, is_doubted: bool, *values: Any) -> Any:
+        """What an object answers about the value at a place, and whether it says the same of the others.
+
+        Those are also an object of the same class as the value, and similar ones.
+        """
+        of_similar = self._says_of_similar(one, values[place]) if is_doubted else None
+        other = unlike(values[place]) if is_equality else None
+        found, said = answers_of(one, name, place, [*values, *([] if other is None else [other])])
+        return found, said[: len(values)], any(said[len(values) :]), of_similar
 
     def _says_of_similar(self, one: Any, other: Any) -> Any:
         def made(value: Any) -> Any:
@@ -455,6 +463,10 @@ class Peer:
         texts = kind.__name__, kind.__qualname__, str(kind.__module__)
         name, qualname, module = [each.encode("ascii", "backslashreplace").decode()[:200] for each in texts]
         found = {"number": number, "name": name, "qualname": qualname, "module": module, "names": names, "bases": bases}
+        meta: Any = type(kind)
+        found["checks"] = any(not _CHECKS.isdisjoint(vars(each)) for each in meta.__mro__ if each is not type)
+        if kind not in _BASES and issubclass(kind, _BASES):
+            found["decides"] = _decides(kind)
         if issubclass(kind, str):
             above = [vars(each) for each in kind.__mro__ if each not in (str, object)]
             found["methods"] = [each for each in vars(str) if each[:1] != "_" and any(each in own for own in above)]
@@ -596,17 +608,26 @@ _TAGS_OF_CODE: Dict[str, Any] = {
 }
 _BASES = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
 _VIEWS: Any = (type({}.keys()), type({}.items()))
+_MAPPINGS: Any = (types.MappingProxyType, collections.ChainMap, collections.UserDict)
+_WEAK: Any = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _DECIDE = frozenset(
     ["__eq__", "__ne__", "__getattribute__", "__iter__", "__len__", "__getitem__", "__bool__", *COMPARES]
 )
+
+
+_CHECKS = frozenset(["__instancecheck__", "__subclasscheck__"])
 
 
 def _plain(value: Any, name: str) -> Any:
     """In a list, the data that an object is for a special method; `None` if its class has its own, or is no data."""
     if type(value) in _VIEWS:
         return [set(value)]
-    if type(value) is types.MappingProxyType:
+    if type(value) in _MAPPINGS or (type(value) in _WEAK and name == "__contains__"):
         return [dict(value)]
+    if type(value) is collections.UserList:
+        return [list(value)]
+    if type(value) is collections.UserString:
+        return [str(value)]
     for each in type(value).__mro__:
         if each in _BASES:
             if issubclass(each, dict):
@@ -618,6 +639,12 @@ def _plain(value: Any, name: str) -> Any:
         if (name in own or not _DECIDE.isdisjoint(own)) and not standard_name(each):
             return None
     return None
+
+
+def _decides(kind: type) -> bool:
+    """Whether objects of a class that is derived from data are never data, as `_plain` says."""
+    above = itertools.takewhile(lambda each: each not in _BASES, kind.__mro__)
+    return any(not _DECIDE.isdisjoint(vars(each)) and not standard_name(each) for each in above)
 
 
 def _text_of(container: Any) -> str:
@@ -649,21 +676,6 @@ def _refuse(text: str) -> Optional[str]:
 
 def _numbered(given: List[Any]) -> Dict[int, Any]:
     return {id(each): {"$given": number} for number, each in enumerate(given)}
-
-
-class _Nothing:
-    """Is in the place of each attribute."""
-
-
-def _unlike(value: Any) -> Any:
-    """An object of the same class, of which each attribute is another one; `None` if there is none."""
-    try:
-        other, names = object.__new__(type(value)), [*attributes_of(value)]
-        for name in names:
-            object.__setattr__(other, name, _Nothing())
-    except Exception:
-        return None
-    return other if names else None
 
 
 _loops: List[Any] = []

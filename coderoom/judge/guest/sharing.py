@@ -23,7 +23,21 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
 __all__ = ["Sharing"]
 
-_OWN_VARIABLES = ("LD_", "PYTEST_", "PYTHON")  # They change how programs run.
+_OWN_PREFIXES = ("LD_", "PYTEST_")
+_OWN_VARIABLES = frozenset(
+    "PYTHON" + name
+    for name in (
+        "ASYNCIODEBUG", "BREAKPOINT", "CASEOK", "COERCECLOCALE", "DEBUG", "DEVMODE", "DONTWRITEBYTECODE",
+        "DUMPREFS", "DUMPREFSFILE", "EXECUTABLE", "FAULTHANDLER", "HASHSEED", "HOME", "INSPECT",
+        "INTMAXSTRDIGITS", "IOENCODING", "LEGACYWINDOWSFSENCODING", "LEGACYWINDOWSSTDIO", "MALLOC",
+        "MALLOCSTATS", "NODEBUGRANGES", "NOUSERSITE", "OPTIMIZE", "PATH", "PERFSUPPORT", "PLATLIBDIR",
+        "PROFILEIMPORTTIME", "PYCACHEPREFIX", "SAFEPATH", "STARTUP", "THREADDEBUG", "TRACEMALLOC",
+        "UNBUFFERED", "USERBASE", "UTF8", "VERBOSE", "WARNDEFAULTENCODING", "WARNINGS", "_BASIC_REPL",
+        "_COLORS", "_CONTEXT_AWARE_WARNINGS", "_CPU_COUNT", "_DISABLE_REMOTE_DEBUG", "_FROZEN_MODULES",
+        "_GIL", "_HISTORY", "_JIT", "_PERF_JIT_SUPPORT", "_PRESITE", "_THREAD_INHERIT_CONTEXT", "_TLBC"
+    )
+)  # fmt: skip
+"""Those of the interpreter. They and those with such a prefix change how programs run: each side has its own."""
 _OF_OUTPUT = ("isatty", "fileno")  # What tests patch of the standard output, so that it looks like a terminal.
 _MOST = 20_000  # Larger containers are copies: each text would have to look whether they have changed.
 _MOST_CONTAINERS = 100
@@ -51,7 +65,7 @@ class Sharing:
         self._content = content
         self._decode = decode
         self._text = text
-        self._environment = {name: each for name, each in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+        self._environment = _environment()
         self._argv = sys.argv[:]
         self._output: Dict[str, Any] = {}
         self._levels: Dict[str, int] = {}
@@ -108,7 +122,7 @@ class Sharing:
             if self._logged:
                 found["logged"] = self._logged[:]
             del self._warned[:], self._logged[:]
-        now = {name: each for name, each in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+        now = _environment()
         if now != self._environment:
             names = {*now, *self._environment}
             found["environment"] = [
@@ -145,7 +159,7 @@ class Sharing:
                 become(each[0], new)
                 each[1] = self._text(each[0])
         for name, value in told.get("environment", ()):
-            if not name.startswith(_OWN_VARIABLES):
+            if _is_shared(name):
                 for variables in (os.environ, self._environment):
                     variables.pop(name, None) if value is None else variables.update({name: as_text(value)})
         if self._is_code:
@@ -195,3 +209,11 @@ class Sharing:
         if logger.isEnabledFor(level):
             about: Any = (type(error), error, None) if isinstance(error, BaseException) else None
             logger.handle(logger.makeRecord(name, level, path, line, text, (), about, function))
+
+
+def _is_shared(name: str) -> bool:
+    return name not in _OWN_VARIABLES and not name.startswith(_OWN_PREFIXES)
+
+
+def _environment() -> Dict[str, str]:
+    return {name: each for name, each in os.environ.items() if _is_shared(name)}

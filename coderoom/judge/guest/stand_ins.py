@@ -107,6 +107,8 @@ class StandIn:
     _cr_names: Any = types.MappingProxyType({})
     _cr_is_named = False
     _cr_is_data = False
+    _cr_decides = False
+    _cr_checks = False
     _cr_is_built_in = False
 
     def __getattr__(self, name: str) -> Any:
@@ -116,6 +118,8 @@ class StandIn:
             raise AttributeError(name)
         if name == "__dict__" and self._cr_peer.is_trusted:
             return _Attributes(self, ask_of(self, "get", name))
+        if self._cr_peer.is_trusted and _is_private(name) and name in (own := own_of(self)):
+            return own[name]
         if name in ("all", "any") and _is_answer(self):
             raise refusal(self, "a comparison")
         judges = name in _JUDGES or name in _ARRAYS or (self._cr_is_data and name in _JUDGES_OF_DATA)
@@ -126,10 +130,16 @@ class StandIn:
         return ask_of(self, "get", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if self._cr_peer.is_trusted and _is_private(name):
+            own = own_of(self)
+            if name in own or not hasattr(self, name):  # If the tests have it, they refuse.
+                own[name] = value
+                return
         ask_of(self, "set", name, (value,))
 
     def __delattr__(self, name: str) -> None:
-        ask_of(self, "delete", name)
+        if not (_is_private(name) and self._cr_peer.is_trusted and own_of(self).pop(name, self) is not self):
+            ask_of(self, "delete", name)
 
     def __dir__(self) -> List[str]:
         return list(ask_of(self, "names"))
@@ -184,6 +194,10 @@ class StandInText(StandIn, str):
     """Stands for a text of a class of its own: a copy of the text, so that functions in C can use it."""
 
     __slots__ = _SLOTS
+
+
+def _is_private(name: str) -> bool:
+    return name[:1] == "_" and name[:2] != "__"
 
 
 def own_of(value: Any) -> Dict[str, Any]:
@@ -334,25 +348,19 @@ def _is_answer(value: Any) -> bool:
 
 
 def unless_of_all(value: Any, name: str, other: Any) -> Any:
-    """What an object says of another one, unless it says the same of what it cannot know."""
-    foreign, similar = [type("Value", (), {})()], _decoys(other)
-    of_similar = ask_of(value, "similar", args=(other,)) if name == "__eq__" and _is_doubted(value) else None
-    if name == "__eq__" and (unlike := ask_of(other, "unlike")) is not None:
-        foreign.append(unlike)
-    questions = [other, *foreign, *similar]
+    """What an object says of another one, unless it says the same of what it cannot know.
+
+    All that it is asked is one request: see `answers_of`.
+    """
+    similar = _decoys(other)
+    questions = [(other, 0), (type("Value", (), {})(), len(similar) + 1), *((each, 1) for each in similar)]
     random.shuffle(questions)
-    found, said_of_similar = None, 0
-    for each in questions:
-        try:
-            said = special(value, name, each)
-        except Exception:
-            if each is other:
-                raise
-            continue  # A class may rely on what it is asked about.
-        if each is other:
-            found = said
-        elif said is not NotImplemented and said:
-            said_of_similar += 1 if each in similar else len(similar) + 1
+    place = next(number for number, each in enumerate(questions) if each[0] is other)
+    is_doubted = name == "__eq__" and _is_doubted(value)
+    asked = place, name == "__eq__", is_doubted, *(each for each, _ in questions)
+    found, said, says_of_unlike, of_similar = ask_of(value, "answers", name, asked)
+    said_of_similar = sum(weight for (_, weight), each in zip(questions, said) if each)  # noqa: B905 (Python 3.8)
+    said_of_similar += (len(similar) + 1) * bool(says_of_unlike)
     is_equal = found is not NotImplemented and bool(found)
     if type(of_similar) is list and of_similar and of_similar[0] is not is_equal:
         raise value._cr_peer.lost("an object of %s does not say each time what it equals" % type(value).__name__)
@@ -390,7 +398,7 @@ _DATA = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, se
 
 def data_of(value: Any, name: str) -> Optional[List[Any]]:
     """In a list, the data that an object is for a special method; `None` if it is more than data."""
-    found = ask_of(value, "plain", name)
+    found = None if value._cr_decides else ask_of(value, "plain", name)
     return found if type(found) is list and len(found) == 1 and type(found[0]) in _DATA else None
 
 
@@ -449,10 +457,14 @@ class MirrorType(Mirrored):
     """The class of mirrors of classes that are no exceptions."""
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return super().__instancecheck__(value) or _is_beside(cls, type(value))
+        if super().__instancecheck__(value) or _is_beside(cls, type(value)):
+            return True
+        return isinstance(type(value), MirrorType) and _is_said(cls, "__instancecheck__", value)
 
     def __subclasscheck__(cls, kind: Any) -> bool:
-        return super().__subclasscheck__(kind) or _is_beside(cls, kind)
+        if super().__subclasscheck__(kind) or _is_beside(cls, kind):
+            return True
+        return isinstance(kind, MirrorType) and _is_said(cls, "__subclasscheck__", kind)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         ask_of(cls, "set", name, (value,))
@@ -479,6 +491,12 @@ class MirrorType(Mirrored):
 
 class ErrorType(Mirrored):
     """The class of mirrors of exceptions; what else they are derived from is in `_cr_beside`."""
+
+
+def _is_said(mirror: Any, name: str, other: Any) -> bool:
+    """Whether a class with such a method, which the tests name, says that another one of the code belongs to it."""
+    said = mirror._cr_checks and not mirror._cr_peer.is_trusted and _is_named(mirror)
+    return bool(said) and bool(special(mirror, name, other))
 
 
 def _is_beside(mirror: Any, kind: Any) -> bool:
