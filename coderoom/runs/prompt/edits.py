@@ -246,7 +246,11 @@ class Edits:
         await self._take_back(paths)
 
     async def _take_back(self, paths: Sequence[str]) -> None:
-        await self._executor().discard(paths)
+        executor, emptied = self._executor(), list(paths)
+        while emptied:
+            await executor.discard(emptied)
+            made = [each.path for each in await executor.changes() if each.type == "folder" and each.kind == "added"]
+            emptied = [each for each in made if any(path.startswith(f"{each}/") for path in paths)]
         named = names_of(paths)
         self._chat.tell(f"{TAKEN_BACK_IN}{named}")
         self._chat.say(f"As in the folder: {named}")

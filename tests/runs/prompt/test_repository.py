@@ -116,6 +116,11 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
     assert "not written into" in shown
     assert repository.git("status", "--short") == " M notes.md"
     assert not (repository.folder / "b.py").exists()
+    shown = repository.chat(
+        *("Change it.", "/drop deep/er/a.py", "!ls", "/exit"), replies=runs("write_file('deep/er/a.py', '')")
+    )
+    assert "As in the folder: deep/er/a.py" in shown
+    assert "\ndeep\n" not in shown
     again = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/exit\n").stdout
     assert "> Go on.\n" in again
     assert "The person has taken back" not in again
