@@ -350,17 +350,29 @@ def _is_answer(value: Any) -> bool:
 def unless_of_all(value: Any, name: str, other: Any) -> Any:
     """What an object says of another one, unless it says the same of what it cannot know.
 
-    All that it is asked is one request: see `answers_of`.
+    It is asked about values like the other one one by one: together, they would show which one they are like. Without
+    them, all is one request: see `answers_of`.
     """
-    similar = _decoys(other)
-    questions = [(other, 0), (type("Value", (), {})(), len(similar) + 1), *((each, 1) for each in similar)]
+    foreign, similar = type("Value", (), {})(), _decoys(other)
+    questions = [other, foreign, *similar]
     random.shuffle(questions)
-    place = next(number for number, each in enumerate(questions) if each[0] is other)
-    is_doubted = name == "__eq__" and _is_doubted(value)
-    asked = place, name == "__eq__", is_doubted, *(each for each, _ in questions)
-    found, said, says_of_unlike, of_similar = ask_of(value, "answers", name, asked)
-    said_of_similar = sum(weight for (_, weight), each in zip(questions, said) if each)  # noqa: B905 (Python 3.8)
-    said_of_similar += (len(similar) + 1) * bool(says_of_unlike)
+    found, said_of_similar, of_similar = None, 0, None
+    if not similar:
+        place = next(number for number, each in enumerate(questions) if each is other)
+        asked = place, name == "__eq__", name == "__eq__" and _is_doubted(value), *questions
+        found, said, says_of_unlike, of_similar = ask_of(value, "answers", name, asked)
+        said_of_similar = any(said) or bool(says_of_unlike)
+    for each in questions if similar else ():
+        try:
+            answer = special(value, name, each)
+        except Exception:
+            if each is other:
+                raise
+            continue  # A class may rely on what it is asked about.
+        if each is other:
+            found = answer
+        elif answer is not NotImplemented and answer:
+            said_of_similar += len(similar) + 1 if each is foreign else 1
     is_equal = found is not NotImplemented and bool(found)
     if type(of_similar) is list and of_similar and of_similar[0] is not is_equal:
         raise value._cr_peer.lost("an object of %s does not say each time what it equals" % type(value).__name__)
