@@ -34,7 +34,7 @@ class Said:
     """
 
     kind: Literal["task", "run", "model", "ask", "undo", "left", "kept", "told"]
-    text: str
+    text: str = ""
     code: str = ""
     language: str = ""
     model: str = ""

@@ -170,6 +170,7 @@ async def _vars(chat: Chat, argument: str) -> None:
 async def _files(chat: Chat, argument: str) -> None:
     overlaid = chat.overlaid()
     if overlaid is not None:
+        await chat.edits.catch_up()
         chat.say(str(await overlaid.changes()).rstrip() or "Nothing has changed in the folder.")
         return
     folder = chat.folder
@@ -387,7 +388,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/apply": Command(
         "[each|PATH…]", "Writes changes that an overlay keeps apart into the folder: all, or some.", _apply, paths
     ),
-    "/drop": Command("PATH…", "Takes back what an overlay keeps apart at these paths.", _drop, paths),
+    "/drop": Command("PATH…", "Takes back what an overlay keeps apart at these paths; `all`: all of it.", _drop, paths),
     "/commit": Command("[MESSAGE]", "Commits with git what was written, else all that is kept apart.", _commit),
     "/undo": Command(
         "[force]", "Goes back to before the last task, or takes the commit back that was made since.", _undo

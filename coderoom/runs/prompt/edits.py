@@ -147,7 +147,7 @@ class Edits:
     async def leave(self) -> None:
         """At the end of the chat: ask about what was not written, or say that it is gone."""
         if self._chat.overlaid() is None or self._chat.run.is_behind or not (pending := await self._pending()).paths:
-            return
+            return  # What earlier code has changed is there again when the chat goes on.
         self._chat.say(
             f"{counted(len(pending.paths), 'changed file')}, not written into {self._chat.folder}:", "yellow"
         )
@@ -168,6 +168,12 @@ class Edits:
 
     # --- What a person says ---
 
+    async def catch_up(self) -> None:
+        """In a chat that goes on, have the changes of earlier code again."""
+        if self._chat.run.is_behind:
+            self._chat.say("The code of earlier tasks runs again first.", "dim")
+        await self._chat.run.catch_up()
+
     async def diff(self) -> list[str]:
         """The lines of the changes."""
         return str((await self._pending()).patch).splitlines()
@@ -179,7 +185,7 @@ class Edits:
             RequestError: Nothing is kept apart, nothing has changed there, or somebody else has changed the files.
         """
         self._executor()
-        await self._chat.run.catch_up()
+        await self.catch_up()
         if argument.strip() == "each":
             await self._apply_each()
         elif argument:
@@ -214,7 +220,8 @@ class Edits:
 
         async def asks(hunk: Hunk, number: int) -> str:
             self._chat.show_diff(hunk.lines)
-            return await ask(f"Write this hunk ({number} of {len(hunks)})? y, n, a, d, or q [y/N/a/d/q] ", ANSWERS)
+            letters = "y, n, a (all of the rest), d (none of the rest), or q (end) [y/N/a/d/q]"
+            return await ask(f"Write this hunk ({number} of {len(hunks)})? {letters} ", ANSWERS)
 
         taken, has_ended = await choose(hunks, asks)
         if taken:
@@ -240,8 +247,13 @@ class Edits:
         Raises:
             RequestError: Nothing is kept apart, or nothing has changed there.
         """
-        executor, paths = self._executor(), self._paths(argument)
-        await self._chat.run.catch_up()
+        executor = self._executor()
+        await self.catch_up()
+        paths = self._paths(argument)
+        if argument.strip() == "all":
+            paths = (await self._pending()).paths
+            if not paths or await ask(f"Take all of it back: {names_of(paths)}? [y/N] ", ("y", "n")) == "n":
+                return
         await executor.diff(paths)  # It refuses what has not changed.
         await self._take_back(paths)
 
@@ -359,7 +371,7 @@ class Edits:
 
     async def _pending(self) -> _Pending:
         executor, known = self._executor(), await self._known()
-        await self._chat.run.catch_up()
+        await self.catch_up()
         kept, hidden = await changes_of(executor, known)
         patch = await executor.diff([change.path for change in kept]) if kept else Patch("")
         return _Pending(Changes(tuple(kept)), patch, hidden)

@@ -140,7 +140,7 @@ def test_changes_are_accepted_hunk_by_hunk(repository: Repository) -> None:
     )
     assert "Write long.txt (2 of 2)? y, n, hunks, drop, or quit [y/N/hunks/drop/quit]" in shown
     assert "Write b.py (1 of 2)? y, n, drop, or quit [y/N/drop/quit]" in shown
-    assert "Write this hunk (4 of 4)? y, n, a, d, or q [y/N/a/d/q]" in shown
+    assert "Write this hunk (4 of 4)? y, n, a (all of the rest), d (none of the rest), or q (end) [y/N/a/d/q]" in shown
     after = shown[shown.index("Written into") :]
     kept = [f"-line {number}\n" in after for number in changed]
     assert kept == [False, True, False, True], after
