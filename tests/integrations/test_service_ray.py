@@ -17,21 +17,18 @@ import pytest
 
 from tests.integrations.service import client_of, process_serving
 from tests.support.processes import family, is_there
+from tests.support.ray_cluster import NOT_WAITED_FOR, ray_cluster
 
 WARNINGS = {"PYTHONWARNINGS": "error,ignore::DeprecationWarning"}  # Ray Serve uses what Pydantic will not have.
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.filterwarnings(NOT_WAITED_FOR)]
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster with two nodes for replicas, besides that of the front."""
-    monkeypatch.setenv("RAY_health_check_failure_threshold", "2")
-    monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"front": 1}})
-    yield cluster
-    cluster.shutdown()
+    with ray_cluster(monkeypatch, num_cpus=1, resources={"front": 1}) as cluster:
+        yield cluster
 
 
 def eventually(check: Callable[[], bool]) -> None:

@@ -22,8 +22,9 @@ from coderoom.runs import Journal
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.sandbox import choose_wall
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
+from tests.support.ray_cluster import NOT_WAITED_FOR, ray_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(NOT_WAITED_FOR)]
 
 CODE = "```python\nopen('made.txt', 'w').write(open('given.txt').read() * 2)\nprint(6 * 7)\n```"
 
@@ -36,12 +37,8 @@ def respond(request: Request) -> Reply | Failure:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("RAY_health_check_failure_threshold", "2")
-    monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    yield cluster
-    cluster.shutdown()
+    with ray_cluster(monkeypatch, num_cpus=0) as cluster:
+        yield cluster
 
 
 def tasks(folder: Path, count: int) -> Path:
