@@ -56,6 +56,23 @@ _turns: WeakKeyDictionary[Any, WeakKeyDictionary[asyncio.AbstractEventLoop, asyn
 _AGAIN: Final = "That was neither a yes nor a no; a yes with a condition does not count."
 
 
+class ApprovalQuestion(str):
+    """The text of a question, as an input function gets it.
+
+    Args:
+        text: The text.
+        subject: The part that is the same whenever this is asked: the place of a call is shown once a session.
+    """
+
+    def __new__(cls, text: str, subject: str) -> ApprovalQuestion:
+        """As `str`."""
+        made = super().__new__(cls, text)
+        made.subject = subject
+        return made
+
+    subject: str
+
+
 class InputApproval(Approval):
     """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
 
@@ -110,13 +127,16 @@ class InputApproval(Approval):
     async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
         about, prompt = _about(request), prompt_for(self._prompt, request)
         editable, how = about != "changes", _HOW[about]
-        shown, made = _shown_request(request, request.code), None
-        question = f"{prompt} {how}\n\n{shown}"
+        place, made = _shown_place(request), None
+        shown = _shown_request(request, request.code)
+        subject = f"{prompt} {how}\n\n{shown}"
+        question, shown = subject + place, shown + place
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
             code = text_to_edit(request.code if made is None else made.code) if editable else ""
-            who, answer = await self._answer(f"{question}\n\n{prompt} ", shown, code, about)
+            asked = ApprovalQuestion(f"{question}\n\n{prompt} ", subject)
+            who, answer = await self._answer(asked, shown, code, about)
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
             problem = _AGAIN
@@ -125,7 +145,7 @@ class InputApproval(Approval):
                     made = _read_edit(edit["code"], request)
                     # Asked about again: a page may have lost the ends of the lines.
                     shown = _shown_request(request, made.code)
-                    question = f"{prompt} {how}\n\n{shown}"
+                    question = subject = f"{prompt} {how}\n\n{shown}"
                     continue
                 except ValueError as error:
                     problem = f"{error} Nothing has run."
@@ -198,16 +218,20 @@ def _about(request: ApprovalRequest) -> AskedAbout:
 
 
 def _shown_request(request: ApprovalRequest, code: str) -> str:
+    return f"{request.title}. {_shown(code, 'The call')}" if isinstance(request, CallRequest) else _shown(code)
+
+
+def _shown_place(request: ApprovalRequest) -> str:
+    """What makes a call, to be shown after it: the code, or its lines if the code was shown before."""
     if not isinstance(request, CallRequest):
-        return _shown(code)
-    made_by = ""
+        return ""
     if request.block and request.is_new_to("input"):
-        made_by = f"\n\n{_shown(request.block, 'The code that makes it')}"
-    elif lines := request.lines():
-        where = f"It is made by the code that was shown before, which calls {request.function}() here:"
-        shown = _folded(visible("\n".join(lines), exact=True))
-        made_by = f"\n\n{where}\n\n{fence(shown, 'text', 'no-run')}"
-    return f"{request.title}. {_shown(code, 'The call')}{made_by}"
+        return f"\n\n{_shown(request.block, 'The code that makes it')}"
+    if not (lines := request.lines()):
+        return ""
+    where = f"It is made by the code that was shown before, which calls {request.function}() here:"
+    shown = _folded(visible("\n".join(lines), exact=True))
+    return f"\n\n{where}\n\n{fence(shown, 'text', 'no-run')}"
 
 
 def _shown(code: str, what: str = "The code that waits") -> str:

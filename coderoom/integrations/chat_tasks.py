@@ -19,6 +19,7 @@ from autogen_core import CancellationToken
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom.approval.by_input import ApprovalQuestion
 from coderoom.approval.human import instead_of_terminal
 from coderoom.runs import Run, RunRecord
 from coderoom.runs.story import USER, Story, Streamed
@@ -26,11 +27,6 @@ from coderoom.steps import AskedAbout, StepObserver, observing
 
 _ABOUT: Final[dict[AskedAbout, str]] = {"code": "code", "call": "a call of a function", "changes": "changes of files"}
 _END: Final = "(Question {key}: your next message here is the answer.)"
-_PLACE: Final = re.compile(
-    r"\A(?P<call>.*?\n\n(?P<fence>`{3,})[^\n]*\n.*?\n(?P=fence))"
-    r"\n\n(The code that makes it has|It is made by the code that was shown before)",
-    re.DOTALL,
-)
 _ENDS: Final = re.compile(r"\(Question ([0-9a-f]{16}): your next message here is the answer\.\)\s*\Z")
 
 
@@ -41,9 +37,9 @@ def question_in(answer: str) -> str:
 
 
 def subject_of(question: str) -> str:
-    """What identifies that a question is asked: its hash, without the place of a call, which is told once a session."""
-    found = _PLACE.search(question)
-    return sha256(question[: found.end("call") if found else None].strip().encode()).hexdigest()
+    """What identifies that a question is asked: a hash of what is always the same in it."""
+    same = question.subject if isinstance(question, ApprovalQuestion) else question
+    return sha256(same.strip().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
