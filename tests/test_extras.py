@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,37 +49,57 @@ MODULES = {
 }
 
 
+# What all of them import is imported once; each then has a process of its own, as a user's command has.
+EACH = """
+import json, os, sys
+import coderoom.agents, coderoom.cli, coderoom.configs
+
+found = []
+for statement, words in json.loads(sys.argv[1]):
+    reading, writing = os.pipe()
+    if not os.fork():
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        os.close(writing)
+        sys.argv = ["coderoom", *words]
+        exec(statement)
+        sys.exit()
+    os.close(writing)
+    with open(reading) as said:
+        text = said.read()
+    found.append([os.waitstatus_to_exitcode(os.wait()[1]), text])
+print(json.dumps(found))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_without_its_extra_each_command_and_door_names_it_at_once(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(ROOT)]
-    subprocess.run(install, check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    links = {"UV_FIND_LINKS": os.environ["PIP_FIND_LINKS"]} if "PIP_FIND_LINKS" in os.environ else {}
+    pins = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*install, *pins, str(ROOT)], check=True, env=os.environ | links)
     (tmp_path / "a.py").write_text("print(1)")
     (tmp_path / "r.json").write_text('{"replies": ["x"]}')
     (tmp_path / "i.jsonl").write_text('{"task": "x"}\n')
     (tmp_path / "i.parquet").write_bytes(b"PAR1")
-    env = os.environ | {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x", "CODEROOM_JOURNAL": "off"}
-    wrong = {}
-    commands = {("-m", "coderoom", *words): extra for words, extra in COMMANDS.items()}
-    commands |= {("-c", f"import {name}"): extra for name, extra in MODULES.items()}
-    commands["-c", "from coderoom.agents.type_check import TypeCheck; TypeCheck(200)"] = "types"
-    for words, extra in commands.items():
-        done = subprocess.run(
-            [python, *words],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        code = 3 if words[0] == "-m" else 1
-        if (
-            done.returncode != code
-            or f"pip install 'coderoom[{extra}]'" not in done.stderr
-            or done.stderr.count("[") > 1
-        ):
-            wrong[words] = (done.returncode, done.stdout[-500:], done.stderr[-500:])
+    tried = [("coderoom.cli.main()", words, 3, extra) for words, extra in COMMANDS.items()]
+    tried += [(f"import {name}", (), 1, extra) for name, extra in MODULES.items()]
+    tried.append(("from coderoom.agents.type_check import TypeCheck; TypeCheck(200)", (), 1, "types"))
+    done = subprocess.run(
+        [python, "-c", EACH, json.dumps([(statement, words) for statement, words, *_ in tried])],
+        cwd=tmp_path,
+        env=os.environ | {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x", "CODEROOM_JOURNAL": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wrong = [
+        (*each, code, said[-500:])
+        for each, (code, said) in zip(tried, json.loads(done.stdout), strict=True)
+        if code != each[2] or f"pip install 'coderoom[{each[3]}]'" not in said or said.count("[") > 1
+    ]
     assert not wrong

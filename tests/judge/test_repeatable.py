@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -32,7 +31,7 @@ CONDITIONS = {
     "flags of the interpreter": "sys.flags.isolated",
     "more flags of the interpreter": "sys.flags.no_site",
     "flags that all of its other processes have": "sys.flags.ignore_environment",
-    "the command line": "'-c' in open('/proc/self/cmdline').read()",
+    "the command line": "'-c' in open('/proc/self/cmdline').read().split(chr(0))",
     "the file of the caller": "'<' in sys._getframe(1).f_code.co_filename",
     "the calls around it": "len(inspect.stack()) > 3",
     "a test tool": "'pytest' not in sys.modules",
@@ -66,7 +65,7 @@ async def passing(sandbox: Sandbox, sources: dict[str, str], count: int = 3) -> 
 
 @pytest.mark.slow
 async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox) -> None:
-    names = [*CONDITIONS]
+    names = [*CONDITIONS, *["random numbers that are nearly always"] * 4]
     passed = await passing(sandbox, programs([CONDITIONS[name] for name in names]))
     assert [names[int(name.removeprefix("even"))] for name in passed] == []
 
@@ -148,18 +147,6 @@ async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> N
     results = await runner.run({"f": "def f():\n    while True: pass\n"}, freeze(read_tests({"f": cases}, [spec])))
     assert sum(each.outcome.value == "timeout" for each in results) == 3
     assert results[-1].why == "not run, since 3 tests of this function have exceeded their time limit"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
-    source = random.Random(0)
-    conditions = [*CONDITIONS.values()]
-    passed = []
-    for _ in range(2):
-        functions = programs([source.choice(conditions) for _ in range(25)])
-        passed += [functions[name] for name in await passing(sandbox, functions)]
-    assert not passed
 
 
 async def test_the_order_in_which_a_test_names_its_inputs_does_not_count(sandbox: Sandbox) -> None:
