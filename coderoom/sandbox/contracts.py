@@ -171,6 +171,9 @@ class EngineFork(Protocol):
     async def open(self, functions: Mapping[str, HostFunction], /) -> EngineSession:
         """Make the session at its first use; after a failure this may be called again."""
 
+    async def fork(self, count: int, reseed: bool, /) -> Sequence[EngineFork]:
+        """Make more forks of the same state, while this one has not been used."""
+
     def abandon(self) -> None:
         """Give up a fork that will not be used; nothing happens if it was."""
 

@@ -480,7 +480,8 @@ class Session:
         without checkpoints. They count as sessions of the sandbox, and stay when this one is closed.
 
         This only keeps the state and the files as they are. Each fork gets its process, its namespaces and its files
-        when it is first used: by its first cell, or by `start()` and `async with`.
+        when it is first used: by its first cell, or by `start()` and `async with`. Forks of a fork that has not been
+        used are further ones of the same state, which costs nothing.
 
         Args:
             count: How many.
@@ -497,11 +498,20 @@ class Session:
         """
         if type(count) is not int or count < 1:
             raise RequestError(f"count={count!r:.100} is not a number from 1 on.")
-        async with self._use() as engine:
-            if not hasattr(engine, "fork"):
-                raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
-            forks = await engine.fork(count, reseed)
+        if (forks := await self._more_forks(count, reseed)) is None:
+            async with self._use() as engine:
+                if not hasattr(engine, "fork"):
+                    raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
+                forks = await engine.fork(count, reseed)
         return [Session(self._config.of_fork, self._open, self._offer, self._register, each) for each in forks]
+
+    async def _more_forks(self, count: int, reseed: bool) -> Sequence[EngineFork] | None:
+        """More forks of the same state, if this is a fork that has not been used."""
+        async with self._lock:
+            if self._fork is None or self._engine is not None or self._closed:
+                return None
+            with reporting_failures():
+                return await self._fork.fork(count, reseed)
 
     async def become(self, fork: Session) -> None:
         """Go on as a fork of this session: with its variables, environment and current folder, and with its files.

@@ -456,6 +456,25 @@ class TestBeforeTheyAreUsed:
         assert await value_of(last, look) == then
         await close(one, other, third, last)
 
+    @on_every_kind_of_wall
+    async def test_there_can_be_more_of_the_same_state(self, session: Session) -> None:
+        await value_of(session, "import random\nx = 1\nrandom.seed(1)\nopen('kept', 'w').write('k')")
+        (fork,) = await session.fork()
+        await value_of(session, "x = 2\nopen('kept', 'w').write('new')")
+        for _ in range(MOST_FORKS_IN_A_ROW + 1):
+            (more,) = await fork.fork()
+            await fork.close()
+            fork = more
+        one, other = await fork.fork(2, reseed=True)
+        await close(fork, session)
+        look = "x, open('kept').read(), random.random()"
+        found = [await value_of(each, look) for each in (one, other)]
+        assert [each[:2] for each in found] == [(1, "k")] * 2
+        assert found[0][2] != found[1][2]
+        assert await value_of(one, "x = 3") is None
+        assert await value_of(other, "x") == 1
+        await close(one, other)
+
     async def test_what_they_are_made_of_ends_with_the_last_one(self, session: Session) -> None:
         alive = f"import os\npids = {LISTED}\nsum(open(f'/proc/{{pid}}/stat').read().split()[2] != 'Z' for pid in pids)"
         one, other = await session.fork(2)

@@ -15,7 +15,7 @@ import socket
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from coderoom._util.tasks import resolve, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
@@ -26,6 +26,8 @@ from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.overlay import Overlay, Saved
 
 T = TypeVar("T")
+Begin = Callable[[Room, bool], Awaitable[T]]
+"""Makes the session of a fork in a room; the second argument is whether it gets random numbers of its own."""
 _TRIES = 3  # What the first session's code does can end a process on its way.
 _CROWDED, _MOMENT = 20.0, 0.02  # How long processes of other forks may leave no place for one more.
 
@@ -58,13 +60,12 @@ class Rooms(Protocol):
 
 
 class Origin:
-    """What the forks of one call are made of, until each of them was used or closed."""
+    """What the forks of one state are made of, until each of them was used or closed."""
 
-    def __init__(self, rooms: Rooms, room: Room, reseed: bool) -> None:
+    def __init__(self, rooms: Rooms, room: Room) -> None:
         self.rooms = rooms
         self.room = room
         self.forks: set[Fork[Any]] = set()  # Those that have not been used.
-        self._reseed = reseed
         self._handle: CheckpointHandle | None = None
         self._saved: Saved | None = None
         self._within: list[int] = []  # Descriptors of the namespaces of the first room.
@@ -104,7 +105,7 @@ class Origin:
         assert self._saved is not None
         await run_uncancellable(asyncio.to_thread(overlay.begin_with, self._saved))
 
-    async def enter(self, room: Room) -> Runner:
+    async def enter(self, room: Room, reseed: bool) -> Runner:
         """Have a process with the state enter the room of a fork."""
         handle = self._handle
         assert handle is not None
@@ -112,7 +113,7 @@ class Origin:
         while True:
             runner = Runner(room.largest)
             try:
-                return await self._enter(handle, room, runner)
+                return await self._enter(handle, room, runner, reseed)
             except BaseException as error:
                 runner.close()
                 if not isinstance(error, SandboxUnavailable) or self.room.lost or room.lost:
@@ -122,13 +123,13 @@ class Origin:
                     raise RequestError(f"The state cannot be forked: {error}") from error
             await asyncio.sleep(_MOMENT)
 
-    async def _enter(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
+    async def _enter(self, handle: CheckpointHandle, room: Room, runner: Runner, reseed: bool) -> Runner:
         if room.places.folders:
-            return await self._part(handle, room, runner)
+            return await self._part(handle, room, runner, reseed)
         async with room.handed_over() as (namespaces, _):
             entry = _Entry(runner.key, [*runner.remote_fds, *map(os.dup, namespaces)])
             runner.remote_fds.clear()
-        await handle.start(entry, "enter", reseed=self._reseed)
+        await handle.start(entry, "enter", reseed=reseed)
         await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
         if not (entry.failure or runner.ready.done()):
             await room.wait_unless_stuck(asyncio.wait((runner.ready,)))
@@ -138,7 +139,7 @@ class Origin:
         await self.room.adopt(runner)
         return runner
 
-    async def _part(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
+    async def _part(self, handle: CheckpointHandle, room: Room, runner: Runner, reseed: bool) -> Runner:
         """The same without namespaces: one more checkpoint, which is apart from the first room, forks that process."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         state = CheckpointHandle(ours, runner.key)
@@ -152,7 +153,7 @@ class Origin:
             state.pid = natural((await self.room.wait_unless_stuck(state.expect("holding"))).get("pid"))
             await self.room.leave_to(room, state)
             places = room.places
-            await state.start(runner, reseed=self._reseed, folders=places.folders, forks=places.forks)
+            await state.start(runner, reseed=reseed, folders=places.folders, forks=places.forks)
             await room.wait_unless_stuck(asyncio.wait((runner.ready,)))
             if runner.pid == 0:
                 raise _not_started(runner.why_not_ready)
@@ -177,10 +178,26 @@ class Origin:
 class Fork(Generic[T]):
     """A fork that has not been used. It has a place in the sandbox; `begin` makes its session in a room."""
 
-    def __init__(self, origin: Origin, begin: Callable[[Room], Awaitable[T]]) -> None:
+    def __init__(self, origin: Origin, begin: Begin[T], reseed: bool) -> None:
         self._origin = origin
         self._begin = begin
+        self._reseed = reseed
         origin.forks.add(self)
+
+    @classmethod
+    async def make(cls, origin: Origin, begin: Begin[T], count: int, reseed: bool) -> list[Self]:
+        """Make some, each with a place in the sandbox."""
+        forks = [cls(origin, begin, reseed) for _ in range(count)]
+        try:
+            await origin.rooms.admit(origin.room, forks)
+        except BaseException:
+            origin.forks.difference_update(forks)
+            raise
+        return forks
+
+    async def fork(self, count: int, reseed: bool) -> list[Fork[T]]:
+        """Make more of the same state; see `Session.fork`."""
+        return [*await self.make(self._origin, self._begin, count, reseed)]
 
     async def open(self, functions: Mapping[str, HostFunction]) -> T:
         """Make the session, which has the functions of the first one."""
@@ -194,7 +211,7 @@ class Fork(Generic[T]):
     async def _open(self) -> T:
         room = await self._origin.open_room()
         try:
-            return await self._begin(room)
+            return await self._begin(room, self._reseed)
         except BaseException:
             self._origin.rooms.drop(room)
             raise

@@ -464,10 +464,9 @@ class CPythonSession:
     async def fork(self, count: int, reseed: bool) -> list[Fork[CPythonSession]]:
         """Make sessions with this one's state and copies of its files; see `Session.fork`."""
         await self._settle()
-        origin = Origin(self._rooms, self._room, reseed)
+        origin = Origin(self._rooms, self._room)
         begin = functools.partial(self._like_this(self._room)._begin, origin)
-        forks = [Fork(origin, begin) for _ in range(count)]
-        await self._rooms.admit(self._room, forks)
+        forks = await Fork.make(origin, begin, count, reseed)
         try:
             origin.keep_state(await self._keep_state(count))
             async with self.frozen():
@@ -478,14 +477,14 @@ class CPythonSession:
             raise
         return forks
 
-    async def _begin(self, origin: Origin, room: Room) -> CPythonSession:
+    async def _begin(self, origin: Origin, room: Room, reseed: bool) -> CPythonSession:
         """Make a fork that has been told what this session has, which nobody uses itself."""
         made = self._like_this(room)
         if made.overlay is not None:
             await origin.restore_changes(made.overlay)
         if room.network is not None:
             await room.network.begin()
-        made._live = await origin.enter(room)
+        made._live = await origin.enter(room, reseed)
         return made
 
     async def put(self, name: str, content: bytes) -> None:
