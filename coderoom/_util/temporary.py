@@ -85,6 +85,9 @@ def remove_folder(path: Path) -> None:
 
 def empty_folder(path: Path) -> None:
     """Remove the content of a folder, as far as that is possible."""
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):  # Code may have removed permissions.
+        with contextlib.suppress(OSError):
+            path.chmod(0o700)
     for entry in os.scandir(path):
         if entry.is_dir(follow_symlinks=False):
             remove_folder(Path(entry.path))

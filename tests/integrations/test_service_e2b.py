@@ -56,6 +56,8 @@ def test_client_for_javascript(packages: Path, tmp_path: Path) -> None:
         "hello\n",
         "one",
         {"of": "node"},
+        ["2", "1", ["of-node:default"]],
+        [True, True, True],
         [True, True, False],
     ]
 

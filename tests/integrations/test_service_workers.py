@@ -97,6 +97,31 @@ def test_every_connection_reaches_every_sandbox(url: str) -> None:
         client.close()
 
 
+def test_a_snapshot_of_e2b_is_found_from_every_process_by_its_id_and_its_name(url: str) -> None:
+    with client_of(url) as client:
+        source = client.post("/sandboxes", json={}).json()["sandboxID"]
+        taken = client.post(f"/sandboxes/{source}/snapshots", json={"name": "mine"}).json()
+
+    def each(method: str, path: str, body: dict[str, str] | None = None) -> list[httpx.Response]:
+        def ask(_: int) -> httpx.Response:
+            with client_of(url) as client:
+                return client.request(method, path, json=body)
+
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(ask, range(8)))
+
+    for name in (taken["snapshotID"], "mine"):
+        made = each("POST", "/v2/sandboxes", {"templateID": name})
+        assert {owner_of(answer.json()["sandboxID"]) for answer in made} == {owner_of(source)}
+        assert {answer.json()["templateID"] for answer in made} == {name}
+        with client_of(url) as client:
+            for answer in made:
+                assert client.delete(f"/sandboxes/{answer.json()['sandboxID']}").status_code == 204
+    assert {answer.text for answer in each("GET", "/snapshots")} == {f"[{json.dumps(taken, separators=(',', ':'))}]"}
+    assert {answer.status_code for answer in each("POST", "/sandboxes", {"templateID": "yours"})} == {404}
+    assert sorted(answer.status_code for answer in each("DELETE", "/templates/mine")) == [204, *[404] * 7]
+
+
 def test_another_tenant_finds_nothing_in_any_process(url: str) -> None:
     boxes = made_in_both(url)
     for _ in range(4):

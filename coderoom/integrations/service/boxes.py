@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
-from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.peers import Peers
@@ -66,6 +66,7 @@ class KeptSession:
         memory_bytes: How much of the tenant's memory counts for it: the most that its cells have had; while a program
             runs, its limit.
         kept_amounts: What counts for its tenant of checkpoints, by the ids of these.
+        peak: The most memory that its cells have had.
     """
 
     id: str
@@ -77,7 +78,7 @@ class KeptSession:
     calls: ClientCalls = field(default_factory=ClientCalls)
     memory_bytes: int = 0
     kept_amounts: dict[str, dict[str, int]] = field(default_factory=dict)
-    _peak: int = 0
+    peak: int = 0
     _programs: set[Process] = field(default_factory=set)
 
     def forget(self, *ids: str) -> None:
@@ -93,7 +94,7 @@ class KeptSession:
             TooMuchError: The tenant has not so much memory or disk left.
         """
         key, tenant = secrets.token_hex(8), self.box.tenant
-        amounts = {"disk_bytes": self.box.sandbox.limits.disk_bytes if files else 0, "memory_bytes": self._peak}
+        amounts = {"disk_bytes": self.box.sandbox.limits.disk_bytes if files else 0, "memory_bytes": self.peak}
         tenant.take(**amounts)
         self.kept_amounts[key] = amounts
         try:
@@ -104,14 +105,14 @@ class KeptSession:
             raise
         if key in self.kept_amounts:  # Otherwise the session was closed meanwhile.
             self.checkpoints[key] = made
-            grown = self._peak - amounts["memory_bytes"]  # By a cell that ran until now.
+            grown = self.peak - amounts["memory_bytes"]  # By a cell that ran until now.
             amounts["memory_bytes"] += grown
             tenant.usage.add("memory_bytes", grown)
         return key
 
     def note(self, result: ExecutionResult) -> None:
         """Note what a cell has used."""
-        self._peak = max(self._peak, result.peak_memory or 0)
+        self.peak = max(self.peak, result.peak_memory or 0)
         self._count()
 
     async def restart(self) -> None:
@@ -119,7 +120,7 @@ class KeptSession:
         with self.box:
             await self.session.restart()
         self.forget(*self.kept_amounts)
-        self._peak = 0
+        self.peak = 0
         self._count()
 
     @property
@@ -150,7 +151,7 @@ class KeptSession:
 
     def _count(self) -> None:
         if self.box.sessions.get(self.id) is self:
-            now = self.box.sandbox.limits.memory_bytes if self._programs else self._peak
+            now = self.box.sandbox.limits.memory_bytes if self._programs else self.peak
             self.box.tenant.usage.add("memory_bytes", now - self.memory_bytes)
             self.memory_bytes = now
 
@@ -167,6 +168,8 @@ class Box:
         idle_seconds: After so many seconds without use it is closed.
         metadata: What its maker has noted about it.
         shared: Whether it is for one-shot runs, and not one that the tenant has made.
+        apart: Whether it is a fork: it has one session, with its files, in the sandbox of another box.
+        amounts: What counts for its tenant, besides its sessions.
         arriving: How many bytes of files clients send just now, and have sent that are not written.
         arrived: How many bytes of files clients have ever sent.
         inputs: What clients send to code that runs, by ids.
@@ -181,6 +184,8 @@ class Box:
     threads: Places
     metadata: dict[str, Any] = field(default_factory=dict)
     shared: bool = False
+    apart: bool = False
+    amounts: dict[str, int] = field(default_factory=dict)
     arriving: int = 0
     arrived: int = 0
     created: float = field(default_factory=time.time)
@@ -281,7 +286,7 @@ class Boxes:
 
     def of(self, tenant: Tenant) -> list[Box]:
         """The boxes that a tenant has made, oldest first."""
-        return [box for box in self._boxes.values() if box.tenant is tenant and not box.shared]
+        return [box for box in self._boxes.values() if box.tenant is tenant and not (box.shared or box.apart)]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -299,7 +304,7 @@ class Boxes:
             NotFoundError: The tenant has no such box.
         """
         box = self._boxes.get(id)
-        if box is None or box.tenant is not tenant:
+        if box is None or box.tenant is not tenant or box.apart:
             raise NotFoundError("There is no such sandbox; it was closed, or nobody has used it for too long.")
         return box
 
@@ -367,8 +372,8 @@ class Boxes:
         """
         _check_metadata(more.get("metadata", {}))
         config = self._config(tenant, options)
-        disk = config.limits.disk_bytes if files else 0
-        tenant.take(sandboxes=1, disk_bytes=disk)
+        amounts = {"sandboxes": 1, "disk_bytes": config.limits.disk_bytes if files else 0}
+        tenant.take(**amounts)
         try:
             if files:
                 folder = temporary_folder()
@@ -377,13 +382,51 @@ class Boxes:
                 folder = None
                 sandbox = self._take_warm(tenant, options, config)
         except BaseException:
-            tenant.give(sandboxes=1, disk_bytes=disk)
+            tenant.give(**amounts)
             raise
         most = tenant.limits.idle_seconds
         idle = most if idle_seconds is None else min(idle_seconds, most)
-        box = Box(self._id("b"), tenant, sandbox, folder, idle, self._threads, **more)
+        box = Box(self._id("b"), tenant, sandbox, folder, idle, self._threads, amounts=amounts, **more)
         self._boxes[box.id] = box
         return box
+
+    async def part(self, kept: KeptSession, *, idle_seconds: float, sandboxes: int = 0, **more: Any) -> KeptSession:
+        """Make a box of a fork of a session, which goes on when the other box has ended.
+
+        Args:
+            kept: The session, which has files.
+            idle_seconds: After so many seconds without use it is closed.
+            sandboxes: 1 if it counts as a sandbox of the tenant; as a session it always counts.
+            more: Other attributes of the box.
+
+        Returns:
+            The session of the box, which has its own process once it is used.
+
+        Raises:
+            RequestError: The session cannot be forked.
+            TooMuchError: The tenant has too many.
+        """
+        first = kept.box
+        tenant, sandbox, memory = first.tenant, first.sandbox, kept.peak
+        amounts = {"sandboxes": sandboxes, "disk_bytes": sandbox.limits.disk_bytes}
+        _check_metadata(more.get("metadata", {}))
+        tenant.take(sessions=1, memory_bytes=memory, **amounts)
+        box = Box(
+            self._id("b"), tenant, sandbox, None, idle_seconds, self._threads, apart=True, amounts=amounts, **more
+        )
+        self._boxes[box.id] = box  # So that the sandbox stays.
+        try:
+            with first:
+                (session,) = await kept.session.fork()
+        except BaseException:
+            tenant.give(sessions=1, memory_bytes=memory)
+            await run_uncancellable(self.end(box))
+            raise
+        made = KeptSession(self._id("s"), box, session, memory_bytes=memory, peak=memory)
+        box.sessions[made.id] = self._sessions[made.id] = made
+        if box.id not in self._boxes:  # It was closed meanwhile.
+            await self.close_session(made)
+        return made
 
     async def open(self, box: Box, functions: Sequence[HostFunction] = ()) -> KeptSession:
         """Open a session in a box.
@@ -391,6 +434,8 @@ class Boxes:
         Raises:
             TooMuchError: The tenant has too many.
         """
+        if box.apart:
+            raise RequestError("A sandbox that was made of a snapshot has the default contexts only.")
         box.tenant.take(sessions=1)
         kept = KeptSession(self._id("s"), box, box.sandbox.session(functions), bool(functions))
         box.sessions[kept.id] = self._sessions[kept.id] = kept
@@ -454,12 +499,18 @@ class Boxes:
             return
         del self._boxes[box.id]
         await asyncio.gather(*map(self.close_session, list(box.sessions.values())))
-        box.tenant.give(sandboxes=1, disk_bytes=0 if box.folder is None else box.sandbox.limits.disk_bytes)
-        if box.folder is None:
+        box.tenant.give(**box.amounts)
+        if box.folder is None and not box.apart:
             self._give_warm(box)
             return
-        await run_uncancellable(box.sandbox.close())
-        await asyncio.to_thread(remove_folder, box.folder)
+        is_last = not any(each.sandbox is box.sandbox for each in self._boxes.values())
+        if is_last:
+            await run_uncancellable(box.sandbox.close())
+        folder = box.sandbox.config.workspace
+        if folder is not None and is_last:
+            await asyncio.to_thread(remove_folder, folder)
+        elif box.folder is not None:  # It has to be there for the others, but its files not.
+            await asyncio.to_thread(empty_folder, box.folder)
 
     def _let_go(self, box: Box) -> None:
         """Forget a shared box, which has neither sessions nor files."""

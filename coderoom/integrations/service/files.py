@@ -92,7 +92,9 @@ async def received(request: Request, box: Box) -> BinaryIO:
     """
     # Other files may arrive at the same time: before they are written, nothing else counts them.
     before = box.arriving - box.arrived
-    room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await box.in_thread(files_of))
+    room = box.sandbox.limits.disk_bytes
+    if not box.apart:  # Whose files are in memory, of which there is no more than that.
+        room -= sum(size for _, size, _ in await box.in_thread(files_of))
     file = _Arriving(box)
     try:
         pieces = aiter(request.stream())

@@ -29,6 +29,7 @@ from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b import (
     AdmissionError,
     E2BSandboxes,
+    Snapshots,
     is_control,
     is_for_port,
     is_inside,
@@ -106,13 +107,13 @@ class SandboxServer:
             redoc_url=None,
             default_response_class=Json,
         )
-        self._e2b = E2BSandboxes(self._boxes)
+        self._e2b, self._snapshots = E2BSandboxes(self._boxes), Snapshots(self._boxes)
         self._routers = (
             make_api(self._boxes, self._tenants, judge),
             make_processes(self._boxes, self._tenants),
             make_fusion(self._boxes, self._tenants),
             make_fusion_problems(problems or {}, judge),
-            make_e2b(self._boxes, self._tenants, self._e2b),
+            make_e2b(self._boxes, self._tenants, self._e2b, self._snapshots),
         )
         for router in self._routers:
             self._app.include_router(router)
@@ -128,7 +129,8 @@ class SandboxServer:
     def app(self) -> WebApp:
         """What answers, and lets in only those who may."""
         app = _Quick(self._app, self._routers[:2])
-        return _ServiceGuard(app, self._tenants, self._everybody, self._boxes.peers, self._note, self._e2b)
+        knows = self._e2b, self._snapshots
+        return _ServiceGuard(app, self._tenants, self._everybody, self._boxes.peers, self._note, *knows)
 
     def drain(self, *, refuse: bool) -> None:
         """See `coderoom.integrations.http.Drained`."""
@@ -217,7 +219,14 @@ class _ServiceGuard(Guard):
     """Knows tenants by `Authorization`, `X-API-Key`, `X-Access-Token`, or a token in the path (`/t/TOKEN/...`)."""
 
     def __init__(
-        self, app: WebApp, tenants: Tenants, everybody: bool, peers: Peers, note: Any, e2b: E2BSandboxes
+        self,
+        app: WebApp,
+        tenants: Tenants,
+        everybody: bool,
+        peers: Peers,
+        note: Any,
+        e2b: E2BSandboxes,
+        snapshots: Snapshots,
     ) -> None:
         super().__init__(app)
         self._tenants = tenants
@@ -225,6 +234,7 @@ class _ServiceGuard(Guard):
         self._peers = peers
         self._note = note
         self._e2b = e2b
+        self._snapshots = snapshots
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, and note how it ended."""
@@ -293,6 +303,14 @@ class _ServiceGuard(Guard):
                 owner = await self._e2b.owner_of_signed(scope)
                 if owner == self._peers.owner:
                     self._e2b.admit(scope, dict(scope["headers"]))  # Says what is wrong.
+            if is_control(scope) and not is_inside(scope) and not scope.get(FORWARDED):
+                whole = await receive()  # The guard has read it.
+                parts, get_more = [whole], receive
+
+                async def receive() -> Message:
+                    return parts.pop() if parts else await get_more()
+
+                owner = await self._snapshots.owner_of(scope, whole.get("body", b"")) or owner
             if owner != self._peers.owner:
                 await self._peers.forward(owner, scope, receive, send)
                 return

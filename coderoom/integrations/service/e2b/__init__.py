@@ -6,6 +6,7 @@ process.py     commands
 filesystem.py  files
 ports.py       what listens in a sandbox
 sandboxes.py   the sandboxes, and who may use one
+snapshots.py   the states of which sandboxes are made
 connect.py     Connect's protocol
 files.py       asks what runs inside: guest.py
 commands.py    a command
@@ -29,16 +30,26 @@ from coderoom.integrations.service.e2b.sandboxes import (
     is_inside,
     is_signed,
 )
+from coderoom.integrations.service.e2b.snapshots import Snapshots
 from coderoom.integrations.service.tenants import Tenants
 
-__all__ = ["AdmissionError", "E2BSandboxes", "is_control", "is_for_port", "is_inside", "is_signed", "make_e2b"]
+__all__ = [
+    "AdmissionError",
+    "E2BSandboxes",
+    "Snapshots",
+    "is_control",
+    "is_for_port",
+    "is_inside",
+    "is_signed",
+    "make_e2b",
+]
 
 
-def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRouter:
+def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes, snapshots: Snapshots) -> APIRouter:
     """The routes."""
     routes = APIRouter(include_in_schema=False)
     for each in (
-        make_control(sandboxes),
+        make_control(sandboxes, snapshots),
         make_code(boxes, tenants),
         make_files(),
         make_filesystem(),

@@ -31,6 +31,7 @@ _JAVASCRIPT_VALUE: Final = """{
 const value = globalThis.__value, shown = typeof value === "string" ? value : require("util").inspect(value);
 if (value !== undefined) process.stdout.write(shown);
 }; undefined"""
+_WITH_STATE: Final = ("python", "javascript", "bash")
 _FORMS: Final = {
     "text/plain": "text",
     "text/html": "html",
@@ -96,7 +97,8 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
             with box:
                 context.count += 1
                 yield {"type": "number_of_executions", "execution_count": context.count}
-                before, after = _with_env(context.language, body.env_vars or {}, sandbox.env)
+                given = sandbox.given if context.language in _WITH_STATE else {}
+                before, after = _with_env(context.language, {**given, **(body.env_vars or {})}, sandbox.env)
                 if before:
                     await session.run(before, language=context.language)
                 try:

@@ -77,14 +77,15 @@ class Helper:
         return data
 
 
-async def use_of(kept: KeptSession) -> tuple[int, float]:
-    """What the processes of a session use now: bytes of memory, and how much of a processor."""
+async def use_of(kept: KeptSession) -> tuple[int, float, int]:
+    """What the processes of a session use now: bytes of memory, how much of a processor, and bytes of its files."""
     helper = await Files(kept).start()
     try:
-        before = await helper.ask("use")
+        before = await helper.ask("use", files=kept.box.apart)
         await asyncio.sleep(_LOOK_SECONDS)
         after = await helper.ask("use")
-        return int(after["memory"]), float(after["seconds"] - before["seconds"]) / _LOOK_SECONDS
+        seconds = float(after["seconds"] - before["seconds"])
+        return int(after["memory"]), seconds / _LOOK_SECONDS, int(before["files"])
     except (KeyError, TypeError, ValueError):
         raise RpcError("unavailable", _BROKEN) from None
     finally:

@@ -181,8 +181,11 @@ class Files:
             os.setxattr(path, _METADATA + name, value.encode())
         return {"entry": self.entry(path)}
 
-    def use(self) -> Facts:
-        """What the processes of this session use: bytes of memory, and seconds of processor time so far."""
+    def use(self, files: bool = False) -> Facts:
+        """What the processes of this session use: bytes of memory, and seconds of processor time so far.
+
+        With `files`, also how many bytes its files have.
+        """
         room, fields_of = os.getppid(), {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -197,7 +200,14 @@ class Files:
         own = [fields_of[pid] for pid in inside - {os.getpid()} if pid in fields_of]
         ticks = sum(int(each) for fields in own for each in fields[11:15])  # With children that have ended.
         pages = sum(int(fields_of[pid][21]) for pid in inside - {os.getpid(), room} if pid in fields_of)
-        return {"memory": pages * os.sysconf("SC_PAGE_SIZE"), "seconds": ticks / os.sysconf("SC_CLK_TCK")}
+        found = {"memory": pages * os.sysconf("SC_PAGE_SIZE"), "seconds": ticks / os.sysconf("SC_CLK_TCK"), "files": 0}
+        for folder, _, names in os.walk(self.home) if files else ():
+            for name in names:
+                try:
+                    found["files"] += os.lstat(os.path.join(folder, name)).st_size
+                except OSError:  # It has been removed meanwhile.
+                    pass
+        return found
 
     def watch(self, path: str, recursive: bool, entries: bool) -> None:
         """Tell what happens in a folder until the input ends; an answer to each request says that all is told."""

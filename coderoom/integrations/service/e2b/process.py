@@ -117,9 +117,9 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     async def begin(request: Request, sandbox: E2BSandbox, asked: _Start) -> Command:
         config, size = asked.process, None if asked.pty is None else asked.pty.size
         how: dict[str, Any] = {} if size is None else {"pty": True, "size": (size.rows, size.cols)}
-        env = {} if size is None else {"TERM": "xterm-256color"}
+        env = {**({} if size is None else {"TERM": "xterm-256color"}), **sandbox.given, **config.envs}
         argv, folder = [config.cmd, *config.args], _folder(sandbox, config.cwd)
-        starting = sandbox.main.start_program(tenants, argv, cwd=folder, env=env | config.envs, **how)
+        starting = sandbox.main.start_program(tenants, argv, cwd=folder, env=env, **how)
         try:
             process = await unless_left(request, starting)
         except NotADirectoryError:

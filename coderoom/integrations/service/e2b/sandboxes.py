@@ -91,6 +91,7 @@ class E2BSandbox:
         token: What a client must send to use it.
         template: The template that it was made from, as its client has named it.
         env: Environment variables of all its code.
+        given: Those of them that the processes of its main session do not have by themselves.
         ends: When its time is over, in seconds since 1970; `None` while it is paused.
         has_home: Whether its files are at `/home/user`; elsewhere, walls show them where they are.
         pauses: Whether it is paused then, not ended.
@@ -115,6 +116,7 @@ class E2BSandbox:
     token: str = field(default_factory=lambda: secrets.token_hex(24))
     ends: float | None = None
     paused: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
     contexts: dict[str, Context] = field(default_factory=dict)
     commands: dict[int, Command] = field(default_factory=dict)
     watchers: dict[str, Helper] = field(default_factory=dict)
@@ -324,7 +326,7 @@ def _named(headers: Mapping[bytes, bytes]) -> tuple[str | None, int | None]:
 
 def is_control(scope: Any) -> bool:
     """Whether a request is one for E2B's API."""
-    return str(scope["path"]).startswith(("/sandboxes", "/v2/sandboxes"))
+    return str(scope["path"]).startswith(("/sandboxes", "/v2/sandboxes", "/snapshots", "/templates"))
 
 
 def sandbox_of(request: Request) -> E2BSandbox:

@@ -121,6 +121,124 @@ def test_pause_of_files_only() -> None:
         assert (made.files.read("kept.txt"), made.commands.list()) == ("x", [])
 
 
+_KEPT = "kept, open('kept.txt').read(), open('/tmp/kept.txt').read()"
+
+
+def kept_in(made: Sandbox) -> None:
+    made.run_code("kept = 1\nfor name in ('kept.txt', '/tmp/kept.txt'): open(name, 'w').write('one')")
+
+
+def change(made: Sandbox) -> None:
+    made.run_code("kept = 2\nfor name in ('kept.txt', '/tmp/kept.txt'): open(name, 'w').write('two')")
+
+
+def test_snapshots() -> None:
+    """`create_snapshot`, and `create` of it: variables of Python and Bash, files in `/home/user` and `/tmp`."""
+    with Sandbox.create() as first:
+        kept_in(first)
+        first.run_code("export OF_BASH=1", language="bash")
+        snapshot = first.create_snapshot()
+        change(first)
+        with Sandbox.create(snapshot.snapshot_id, envs={"OWN": "1"}, metadata={"of": "snapshots"}) as one:
+            first.kill()
+            assert one.run_code(_KEPT).text == "(1, 'one', 'one')"
+            change(one)
+            assert one.run_code("echo $OF_BASH$OWN", language="bash").logs.stdout == ["11\n"]
+            assert one.run_code("process.env.OWN", language="js").text == "1"
+            assert one.run_code("import os; os.environ['OWN']").text == "1"
+            assert one.commands.run("cat kept.txt; echo $OWN").stdout == "two1\n"
+            one.files.write("large", b"x" * 3_000_000)
+            assert 3_000_000 <= one.get_metrics()[0].disk_used < 4_000_000
+            info = one.get_info()
+            assert (info.template_id, info.metadata) == (snapshot.snapshot_id, {"of": "snapshots"})
+        with Sandbox.create(snapshot.snapshot_id) as two:
+            assert two.run_code(_KEPT).text == "(1, 'one', 'one')"
+            assert two.files.read("kept.txt") == "one"
+            two.pause()
+            two.connect()
+            second = two.create_snapshot()
+            assert Sandbox.delete_snapshot(snapshot.snapshot_id)
+            with pytest.raises(e2b.SandboxException, match="There is no template"):
+                Sandbox.create(snapshot.snapshot_id)
+            assert two.run_code("kept").text == "1"
+        with Sandbox.create(second.snapshot_id) as third:
+            assert third.run_code(_KEPT).text == "(1, 'one', 'one')"
+        assert Sandbox.delete_snapshot(second.snapshot_id)
+        assert not Sandbox.delete_snapshot(second.snapshot_id)
+
+
+def test_names_of_snapshots(box: Sandbox) -> None:
+    """`create_snapshot(name=...)`: a name is that of its newest; `list_snapshots` by sandbox and name, with pages."""
+    with Sandbox.create() as made:
+        kept_in(made)
+        old, other = made.create_snapshot("mine"), made.create_snapshot("mine:v2")
+        change(made)
+        new = made.create_snapshot("mine")
+        assert new.names == ["mine:default"]
+        pages, found = made.list_snapshots(limit=2), []
+        while pages.has_next:
+            found += [(each.snapshot_id, each.names) for each in pages.next_items()]
+        assert found == [(new.snapshot_id, new.names), (other.snapshot_id, ["mine:v2"]), (old.snapshot_id, [])]
+        assert [each.snapshot_id for each in Sandbox.list_snapshots(name="mine:v2").next_items()] == [other.snapshot_id]
+        assert box.list_snapshots().next_items() == []
+        for name, value in (("mine", "2"), ("mine:v2", "1")):
+            with Sandbox.create(name) as one:
+                assert one.run_code("kept").text == value
+        for each in ("mine", "mine:v2", old.snapshot_id):
+            assert Sandbox.delete_snapshot(each)
+
+
+def test_snapshots_of_files_only() -> None:
+    """`create_snapshot(mode="filesystem")`: files without variables."""
+    with Sandbox.create() as made:
+        kept_in(made)
+        snapshot = made.create_snapshot(mode="filesystem")
+        with Sandbox.create(snapshot.snapshot_id) as one:
+            assert one.run_code("'kept' in globals(), open('kept.txt').read()").text == "(False, 'one')"
+        Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
+def test_forks() -> None:
+    """`fork` of a running sandbox, also several; each goes on by itself."""
+    with Sandbox.create(metadata={"of": "forks"}) as first:
+        kept_in(first)
+        one, other = first.fork(timeout=60, count=2)
+        assert isinstance(one, Sandbox)
+        assert isinstance(other, Sandbox)
+        change(one)
+        assert [each.run_code("kept").text for each in (first, one, other)] == ["1", "2", "1"]
+        assert other.get_info().metadata == {"of": "forks"}
+        assert first.list_snapshots().next_items() == []
+        one.kill()
+        first.kill()
+        assert other.run_code(_KEPT).text == "(1, 'one', 'one')"
+        other.kill()
+
+
+def test_snapshots_of_others() -> None:
+    """Snapshots are their tenant's; a sandbox of one has its network, and no contexts but the default ones."""
+    with Sandbox.create() as made:
+        snapshot = made.create_snapshot("mine")
+        others = {"api_key": "token-of-other"}
+        for name in (snapshot.snapshot_id, "mine"):
+            with pytest.raises(e2b.SandboxException, match="There is no template"):
+                Sandbox.create(name, **others)
+            assert not Sandbox.delete_snapshot(name, **others)
+        assert Sandbox.list_snapshots(**others).next_items() == []
+        for call in (Sandbox.create_snapshot, Sandbox.fork):
+            with pytest.raises(e2b.SandboxNotFoundException):
+                call(made.sandbox_id, **others)
+        with pytest.raises(e2b.SandboxException, match="has the network of the first one"):
+            Sandbox.create("mine", network={"allow_out": ["a.example.org"], "deny_out": ["0.0.0.0/0"]})
+        with Sandbox.create("mine") as one, pytest.raises(e2b.SandboxException, match="the default contexts only"):
+            one.create_code_context()
+        made.pause()
+        for refused in (made.create_snapshot, made.fork):
+            with pytest.raises(e2b.SandboxException, match="is paused"):
+                refused()
+        Sandbox.delete_snapshot("mine")
+
+
 def test_metrics(box: Sandbox) -> None:
     """`get_metrics`: the processor, memory and disk that the sandbox uses now."""
     box.commands.run("while :; do :; done", background=True)
@@ -159,12 +277,10 @@ def test_templates() -> None:
 
 
 def test_what_is_not_there() -> None:
-    """Snapshots, forks, `update_network`, volumes, secrets, MCP gateways, new templates: an error of their type."""
+    """`update_network`, volumes, secrets, MCP gateways, new templates: an error of their type."""
     missing = "not supported by this server"
-    with Sandbox.create() as made:
-        for call in (made.create_snapshot, made.fork, lambda: made.update_network({})):
-            with pytest.raises(e2b.SandboxException, match=missing):
-                call()
+    with Sandbox.create() as made, pytest.raises(e2b.SandboxException, match=missing):
+        made.update_network({})
     with pytest.raises(e2b.SandboxException, match=missing):
         Sandbox.create(mcp={"duckduckgo": {}})
     with pytest.raises(e2b.VolumeException, match=missing):
@@ -480,7 +596,13 @@ def test_async_client() -> None:
     """All of it by `AsyncSandbox`, too; several sandboxes at a time."""
 
     async def use(number: int) -> tuple[str | None, str, str]:
-        async with await AsyncSandbox.create() as made:
+        async with await AsyncSandbox.create() as first:
+            snapshot = await first.create_snapshot()
+            (fork,) = await first.fork(timeout=60)
+            assert isinstance(fork, AsyncSandbox)
+            await fork.kill()
+        async with await AsyncSandbox.create(snapshot.snapshot_id) as made:
+            assert await AsyncSandbox.delete_snapshot(snapshot.snapshot_id)
             value = (await made.run_code(f"x = {number}; x")).text
             await made.files.write("n", str(number))
             watch = await made.files.watch_dir(".", on_event=lambda _: None)
