@@ -25,6 +25,7 @@ COLUMNS: Final = {
     "attempts": "attempts", "tokens": "tokens", "cost": "cost", "time": "seconds",
 }  # fmt: skip
 """What a list can be sorted by, as columns of the table."""
+NOT_OK: Final = "not ok"
 _LONGEST_TASK: Final = 300
 _MOST_NAMES: Final = 200
 _MOST_WORDS: Final = 200_000
@@ -55,7 +56,7 @@ class RunQuery:
         run: Only the one with this id.
         team: The team or file.
         model: The model.
-        state: The outcome, or `running`, or `killed`.
+        state: The outcome, or `running`, or `killed`, or `not ok`, which is all but `ok` and `running`.
         verdict: `passed`, `not passed`, `approved` or `not approved`.
         since: They began at this time or later, in seconds since the epoch.
         before: They began before this time.
@@ -214,7 +215,7 @@ def _conditions(wanted: RunQuery) -> str:
         "run = :run": wanted.run,
         "name = :team": wanted.team,
         "model = :model": wanted.model,
-        "state = :state": wanted.state,
+        "state NOT IN ('ok', 'running')" if wanted.state == NOT_OK else "state = :state": wanted.state,
         "verdict = :verdict": wanted.verdict,
         "started >= :since": wanted.since,
         "started < :before": wanted.before,

@@ -168,6 +168,11 @@ class Summary(Entry):
 
     new: str
 
+    @property
+    def has_code(self) -> bool:
+        """Whether `new` has code, which nobody has run."""
+        return any(block.language and not block.is_data for block in extract_code_blocks(self.new))
+
 
 @dataclass(frozen=True)
 class Cell(Entry):

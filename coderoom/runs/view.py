@@ -286,7 +286,7 @@ def _render(entry: Entry) -> RenderableType | None:
             title, style = ("approved", "green") if approved else ("not approved", "yellow")
             return Panel(Text(visible(text)), title=title, title_align="left", border_style=style)
         case Summary(new=new):
-            if any(block.language and not block.is_data for block in extract_code_blocks(new)):
+            if entry.has_code:
                 return Group(_markdown(new), Text("The code in this summary was not run.", style="dim"))
             return _markdown(new) if new else None
         case Words(text=text, is_event=True):

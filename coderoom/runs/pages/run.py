@@ -152,6 +152,7 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
         parts.append(f'<div class="notice bad" role="note">{folded_html(str(facts["error"]))}</div>')
     parts += [f'<p class="notice" dir="auto">{text_html(note)}</p>' for note in facts.get("notices") or ()]
     words = prose_html(answer)
+    words += told.story.unrun * bool(words)
     if entry.command == "solve" and (codes := facts.get("implementations")):
         words = code_html("\n\n\n".join(code.strip() for code in codes.values()), facts.get("language", "python"))
     files = _shown(journal, entry, steps)

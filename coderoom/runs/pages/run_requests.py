@@ -155,7 +155,7 @@ def usage_html(steps: Sequence[Step], places: Mapping[str, Sequence[tuple[int, s
         turns = [turn for name, turn in used if name == who and turn]
         rows += used[who, ""].row(f"<b>{text_html(who or 'all')}</b>")
         for number, turn in enumerate(turns if len(turns) > 1 else (), 1):
-            rows += used[who, turn].row(f'<a href="#{turn}">turn {number}</a>')
+            rows += used[who, turn].row(f'<a class="turn-of" href="#{turn}">turn {number}</a>')
     names = ("requests", "prompt tokens", "completion tokens", "cost", "model", "code")
     head = "".join(f'<th scope="col" class="number">{name}</th>' for name in names)
     table = f'<table><thead><tr><th scope="col">agent</th>{head}</tr></thead><tbody>{rows}</tbody></table>'

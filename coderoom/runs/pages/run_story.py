@@ -8,6 +8,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
 from zlib import crc32
@@ -48,6 +49,7 @@ from coderoom.sandbox import NetworkUse
 from coderoom.steps import MODEL
 
 FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
+UNRUN: Final = f"<p>{badge('the code in this summary was not run', 'warn')}</p>"
 _MOST_LINES: Final = 2_000
 _FEW_CALLS: Final = 5
 _LONG_TASK: Final = 40
@@ -89,6 +91,7 @@ class StoryHtml:
         shown: The steps that have a place in it.
         places: For each agent, the steps that it told, with the ids of their turns.
         reviewer: Who gave the last verdict.
+        unrun: What says, as HTML, that the last answer has code that was not run; empty if it has none.
         is_whole: Whether it has no branches that have not ended. Else it cannot be told further.
     """
 
@@ -96,7 +99,7 @@ class StoryHtml:
         self.outline: list[Mark] = []
         self.shown: list[int] = []
         self.places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        self.reviewer = ""
+        self.reviewer = self.unrun = ""
         self.is_whole = True
         self._entry, self._steps, self._folding = entry, StepStory(), Folding()
         self._journal: Journal
@@ -108,11 +111,13 @@ class StoryHtml:
         self._requests: defaultdict[str, deque[int]] = defaultdict(deque)
         self._room = _MOST_HIGHLIGHTED
         self._depth = 0
+        self._at: dict[int, float] = {}  # When the steps that are told now were done.
 
     def add(self, journal: Journal, steps: Sequence[Step]) -> None:
         """Tell the next steps, which undo none of those before."""
         self._journal = journal
         self._undone |= undone_in(steps)
+        self._at |= {step.number: step.at for step in steps}
         for step in steps:
             if step.kind == MODEL and not (step.request or {}).get("branch"):
                 self._requests[step.actor].append(step.number)
@@ -169,8 +174,14 @@ class StoryHtml:
         return (
             f'<article id="{place}" class="entry" tabindex="-1" data-v="{crc32((inner + links).encode())}" '
             f'aria-label="{text_html(_name_of(told))}, step {told.step}">'
-            f'<p class="links">{links}<a href="#{place}">#{told.step}</a></p>{inner}</article>'
+            f'<p class="links">{self._when(told.step)} {links}<a href="#{place}">#{told.step}</a></p>{inner}</article>'
         )
+
+    def _when(self, step: int) -> str:
+        """The time of day of a step, with its day if that is another one than that of the beginning."""
+        began, done = (datetime.fromtimestamp(at).astimezone() for at in (self._entry.started, self._at[step]))
+        shown = f"{done:%H:%M:%S}" if done.date() == began.date() else f"{done:%Y-%m-%d %H:%M:%S}"
+        return f'<time datetime="{done:%Y-%m-%dT%H:%M:%S%z}">{shown}</time>'
 
     def _mark(self, told: Entry, words: str, style: str = "", outcome: str = "") -> Mark:
         mark = Mark(f"step-{told.step}", words, 1, style, outcome)
@@ -201,6 +212,7 @@ class StoryHtml:
                 return self._output(told, output, outcome)
             case Approved(text=text, approved=approved):
                 style, word = ("good", "allowed") if approved else ("bad", "not allowed")
+                self._mark(told, word, style)
                 return f"<p>{badge(word, style)}</p>{folded_html(text)}"
             case Decision(again=again, reason=reason):
                 word = "tries again" if again else "does not try again"
@@ -213,7 +225,8 @@ class StoryHtml:
             case Summary(new=new):
                 if new:
                     self._mark(told, "answer")
-                return prose_html(new) if new else '<p class="dim">The turn ends.</p>'
+                self.unrun = UNRUN * told.has_code
+                return prose_html(new) + self.unrun if new else '<p class="dim">The turn ends.</p>'
             case Thought():
                 return f"<details><summary>thought</summary>{prose_html(told.text)}</details>"
             case Question():

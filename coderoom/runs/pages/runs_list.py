@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, time, timedelta
 from html import escape
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from coderoom._util.text import counted, in_dollars
 from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, without_files
-from coderoom.runs.listing import COLUMNS, RunList, RunQuery, RunRow
+from coderoom.runs.listing import COLUMNS, NOT_OK, RunList, RunQuery, RunRow
 from coderoom.runs.pages.frame import badge, duration, page_of, polled, style_of, text_html
 
 _PAGE: Final = 50
@@ -22,7 +22,11 @@ _FALLING: Final = _NUMBERS | {"began"}
 """What is sorted with the largest first, if it is chosen."""
 _STYLES: Final = {"passed": "good", "approved": "good", "not passed": "bad", "not approved": "bad"}
 _LINKS: Final = 'hx-boost="true" hx-target="#runs" hx-sync="#runs:queue last"'
-_FILTERS: Final = ("q", "team", "model", "outcome", "verdict", "from", "to", "cost_from", "cost_to")
+_MORE: Final = ("from", "to", "cost_from", "cost_to")
+"""Filters that are folded, unless they are used."""
+_FILTERS: Final = ("q", "team", "model", "outcome", "verdict", "began", *_MORE)
+_DAYS: Final = {"today": (0, 1), "yesterday": (-1, 0), "last 7 days": (-6, 1), "last 30 days": (-29, 1)}
+"""For each period, the days from today at whose beginnings it begins and ends."""
 
 
 def runs_list_page(journal: Journal, asked: Mapping[str, str], *, is_whole: bool = True) -> str:
@@ -53,14 +57,22 @@ def _query(asked: Mapping[str, str]) -> RunQuery:
     page = asked.get("page", "1")
     if not (page.isascii() and page.isdigit() and int(page[:9]) >= 1):
         raise RequestError(f"{page!r} is not the number of a page.")
+    since, before = _day(asked.get("from")), _day(asked.get("to"), days=1)
+    if period := asked.get("began"):
+        if period not in _DAYS:
+            raise RequestError(f"{period!r} is not a period; there are {', '.join(_DAYS)}.")
+        # Days are counted, not seconds, since some have 23 or 25 hours.
+        today = datetime.combine(datetime.now().astimezone().date(), time())
+        begin, end = ((today + timedelta(days)).timestamp() for days in _DAYS[period])
+        since, before = max(begin, since or begin), min(end, before or end)
     return RunQuery(
         text=asked.get("q", ""),
         team=asked.get("team"),
         model=asked.get("model"),
         state=asked.get("outcome"),
         verdict=asked.get("verdict"),
-        since=_day(asked.get("from")),
-        before=_day(asked.get("to"), days=1),
+        since=since,
+        before=before,
         cost_from=_cost(asked.get("cost_from")),
         cost_to=_cost(asked.get("cost_to")),
         sort=order.removeprefix("-"),
@@ -93,12 +105,12 @@ def _form(journal: Journal, asked: Mapping[str, str]) -> str:
     def value(name: str) -> str:
         return escape(asked.get(name, ""))
 
-    def choice(name: str, more: tuple[str, ...] = ()) -> str:
-        known = journal.names(name) if journal.path.exists() else []
-        names = list(dict.fromkeys([*filter(None, [asked.get(name)]), *more, *known]))
+    def choice(name: str, first: Iterable[str] = (), more: Iterable[str] = ()) -> str:
+        known = journal.names(name) if name in COLUMNS and name != "began" and journal.path.exists() else []
+        names = dict.fromkeys([*first, *sorted({*filter(None, [asked.get(name)]), *more, *known})])
         options = "".join(
             f'<option value="{escape(each)}"{" selected" * (each == asked.get(name))}>{text_html(each)}</option>'
-            for each in sorted(names)
+            for each in names
         )
         return f'<label>{name}<select name="{name}"><option value="">any</option>{options}</select></label>'
 
@@ -108,13 +120,15 @@ def _form(journal: Journal, asked: Mapping[str, str]) -> str:
         'hx-trigger="submit, change, input delay:250ms from:find #q">'
         '<label class="search">search tasks, answers and code'
         f'<input id="q" type="search" name="q" value="{value("q")}" dir="auto" autocomplete="off"></label>'
-        f"{choice('team')}{choice('model')}{choice('outcome', ('running', 'killed'))}{choice('verdict')}"
-        f'<label>from<input type="date" name="from" value="{value("from")}"></label>'
+        f"{choice('team')}{choice('model')}{choice('outcome', [NOT_OK], ['running', 'killed'])}{choice('verdict')}"
+        f"{choice('began', _DAYS)}"
+        f'<details class="more"{" open" * any(name in asked for name in _MORE)}><summary>more</summary>'
+        f'<div class="toolbar"><label>from<input type="date" name="from" value="{value("from")}"></label>'
         f'<label>to<input type="date" name="to" value="{value("to")}"></label>'
         '<label>cost from $<input type="number" name="cost_from" min="0" step="any" '
         f'value="{value("cost_from")}"></label>'
         f'<label>cost to $<input type="number" name="cost_to" min="0" step="any" value="{value("cost_to")}"></label>'
-        '<button>Search</button> <a class="button" href="./">Clear</a></form>'
+        '</div></details><button>Search</button> <a class="button" href="./">Clear</a></form>'
     )
 
 

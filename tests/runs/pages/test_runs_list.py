@@ -56,6 +56,7 @@ def test_runs_are_filtered_sorted_counted_and_searched(tmp_path: Path) -> None:
         assert found(journal, sort=column)[-1] == found(journal, sort=column, descending=False)[-1] == going
     assert found(journal, team="team-1") == [special, runs[3], runs[0]]
     assert found(journal, state="running") == [going]
+    assert found(journal, state="not ok") == [special]
     assert found(journal, state="error", model="model-a,model-b") == [special]
     assert found(journal, verdict="approved") == [runs[5], runs[3], runs[1]]
     assert found(journal, cost_from=0.02, cost_to=0.03) == [runs[2], runs[1]]
@@ -151,11 +152,26 @@ def test_the_page_says_what_is_wrong_with_an_address(tmp_path: Path) -> None:
         journal, 1, task=HOSTILE, team=HOSTILE, outcome=HOSTILE, answer=f"Found {HOSTILE}", models={"coder": HOSTILE}
     )
     assert "<mark>Found</mark> &lt;script&gt;" in runs_list_page(journal, {"q": "found"})
-    for name in ("q", "team", "model", "outcome", "verdict", "from", "to", "cost_from", "cost_to", "sort", "page"):
+    for name in (
+        "q",
+        "team",
+        "model",
+        "outcome",
+        "verdict",
+        "began",
+        "from",
+        "to",
+        "cost_from",
+        "cost_to",
+        "sort",
+        "page",
+    ):
         page = runs_list_page(journal, {name: HOSTILE})
         assert "<script>document" not in page
         assert 'href="./"' in page
     assert "No run is like that" in runs_list_page(journal, {"team": "none"})
+    assert "No run is like that" in runs_list_page(journal, {"began": "yesterday"})
+    assert "1 run" in runs_list_page(journal, {"began": "last 7 days"})
     assert "There are no more runs" in runs_list_page(journal, {"page": "9"})
     journal.close()
 
