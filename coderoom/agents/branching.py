@@ -253,6 +253,16 @@ class BranchingAgent(CodingAgent[TurnT]):
             return False
         return self._runner.past.branchings < forks_of(self._runner.given).most_forks_in_a_row
 
+    @property
+    def goes_on_after_cut(self) -> bool:
+        """Whether a turn that was cancelled stays in the conversation, with what its code has done.
+
+        It does if the model was asked, and not if code was cut off: nobody knows what that has left behind, so that a
+        team puts the agent back to before the turn.
+        """
+        last = self._runner.last_attempt
+        return bool(self._taken) and (last is None or last.outcome is not Outcome.CANCELLED)
+
     async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
         """Say something, in a branch when all branches have ended."""
         if self._variation is None:

@@ -305,7 +305,7 @@ class CodeActSession:
             self._failed += 1
 
     def end_turn(self) -> None:
-        """The turn succeeded: all its calls are in the conversation."""
+        """The turn has ended: all its calls are in the conversation."""
         self._called = []
 
     async def save(self) -> dict[str, Any]:
@@ -339,6 +339,7 @@ class CodeActSession:
 
     async def restore(self, cancellation_token: CancellationToken) -> None:
         """Run the loaded cells again, once, without calling functions of the host again; see `take_news`."""
+        self.end_turn()  # One that was cut is in the conversation, unless it was put back.
         if self.shared is not None:
             await self.shared.prepare(cancellation_token)
             news, forgotten = self._runner.news(), self._take_forgotten()

@@ -169,6 +169,11 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         return self._agent.interrupted
 
     @property
+    def goes_on_after_cut(self) -> bool:
+        """Whether the agent keeps what a turn has done that was cancelled."""
+        return self._agent.goes_on_after_cut
+
+    @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """The types of the messages that other agents get."""
         return self._agent.produced_message_types

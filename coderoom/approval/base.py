@@ -152,6 +152,11 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
         self._approvals = tuple(approvals)
         self._mode: Literal["first", "all"] = mode
 
+    @property
+    def members(self) -> Sequence[Approval]:
+        """Its approvals, in order."""
+        return self._approvals
+
     def with_members(self, change: Callable[[Any], Any]) -> ChainApproval:
         """The same chain of what this makes of its approvals."""
         return ChainApproval([change(each) for each in self._approvals], self._mode)

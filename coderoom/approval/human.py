@@ -11,6 +11,7 @@ import termios
 import threading
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -137,17 +138,33 @@ async def read_line(descriptor: int) -> str | None:
 
 
 _CHOICES: Final = "y, n, n and why (for the model), or e to edit it [y/N/e] "
+_CHOICES_WITH_ALWAYS: Final = "y, n, n and why (for the model), a for {}, or e to edit it [y/N/a/e] "
 _CHOICES_OF_CALLS: Final = (
     "y, n, n and why (for the code), a for all its calls in this session, or e to edit it [y/N/a/e] "
 )
 _CHOICES_OF_CHANGES: Final = "A reason may follow. [y/N] "
+_WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 
 # For the whole process, since all event loops share the terminal.
 _terminal = threading.Lock()
 
-standing_yes: Final[ContextVar[str]] = ContextVar("coderoom_standing_yes", default="")
-"""The words in which the person at the terminal has agreed to all code beforehand; empty: they are asked."""
+
+@dataclass
+class StandingYes:
+    """Whether the person at the terminal has agreed to all code beforehand.
+
+    Attributes:
+        scope: What code that would be, as the question says it.
+        reason: Why they are not asked; empty: they are.
+    """
+
+    scope: str
+    reason: str = ""
+
+
+standing_yes: Final[ContextVar[StandingYes | None]] = ContextVar("coderoom_standing_yes", default=None)
+"""Where a person can agree to all code beforehand; `None`: nowhere, so that each question is about its code only."""
 
 instead_of_terminal: Final[ContextVar[InputFunc | None]] = ContextVar("coderoom_instead_of_terminal", default=None)
 """Reaches the person in this context, where they are not at the terminal of this process."""
@@ -192,9 +209,10 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer, here or from somebody who watches the run."""
-        if (words := standing_yes.get()) and not isinstance(request, ChangesRequest | CallRequest):
+        standing = _standing_for(request)
+        if standing is not None and standing.reason:
             decided_by("a person, who has said always")
-            return ApprovalResponse(approved=True, reason=words)
+            return ApprovalResponse(approved=True, reason=standing.reason)
         if isinstance(request, CallRequest) and request.always:
             return said_always(request)
         if (reached := instead_of_terminal.get()) is not None:
@@ -233,6 +251,8 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         await self._show(descriptor, request, request.code)
         editable, made, unclear = not isinstance(request, ChangesRequest), None, 0
         choices = _CHOICES_OF_CALLS if isinstance(request, CallRequest) else _CHOICES
+        if (standing := _standing_for(request)) is not None:
+            choices = _CHOICES_WITH_ALWAYS.format(standing.scope)
         while unclear < TRIES:
             say(f"{prompt_for(self._prompt, request)} {choices if editable else _CHOICES_OF_CHANGES}")
             line = await _read_answer(descriptor)
@@ -252,7 +272,10 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                     limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
                 await self._show(descriptor, request, request.code if made is None else made.code)
                 continue
-            response = understand(line, "A person at the terminal", request)
+            response = understand(line, _WHO, request)
+            if standing is not None and line.strip().lower() in ("a", "always"):
+                standing.reason = f"{_WHO} has said always."
+                response = ApprovalResponse(approved=True, reason=f"{_WHO} said always.")
             if response is not None:
                 decided_by("a person at the terminal")
                 return about_edited(made, response)
@@ -271,6 +294,11 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         else:
             await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
+
+
+def _standing_for(request: ApprovalRequest) -> StandingYes | None:
+    """What a yes to all code beforehand would be in, if the request is about code."""
+    return None if isinstance(request, ChangesRequest | CallRequest) else standing_yes.get()
 
 
 async def _read_answer(descriptor: int) -> str | None:

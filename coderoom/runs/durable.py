@@ -37,6 +37,7 @@ from coderoom.runs.team_run import (
     HasSandbox,
     PreparedRun,
     Watcher,
+    asking_agents_of,
     close_team,
     coding_agents_of,
     hand_over_sessions,
@@ -394,6 +395,7 @@ class Run:
                 agent.ask_instead(own)
             elif isinstance(own, Approval):
                 agent.ask_instead(ChainApproval([own, HumanApproval(timeout=None)], "all"))
+        self.prepared.record.asks = asking_agents_of(self.prepared.team)
 
     def coder(self) -> CodingAgent[Any]:
         """The team's first agent that runs code, in whose session a person's code runs.
@@ -434,6 +436,7 @@ class Run:
             network=(),
             _output="",
             _results={},
+            _seen={},
         )
 
 

@@ -39,14 +39,14 @@ async def changes_of(executor: SandboxCodeExecutor, known: GitFolder) -> tuple[l
     return [change for change in changes if change.path not in ignored], len(ignored)
 
 
-async def kept_in(executor: SandboxCodeExecutor, known: GitFolder) -> str:
-    """The changes that there are now, as text.
+async def kept_in(executor: SandboxCodeExecutor, known: GitFolder) -> tuple[str, int]:
+    """The changes that there are now, as text, and how many files they are of.
 
     Raises:
         RequestError: They are too large.
     """
     changes, _ = await changes_of(executor, known)
-    return b64encode(await executor.save_changes([change.path for change in changes])).decode()
+    return b64encode(await executor.save_changes([change.path for change in changes])).decode(), len(changes)
 
 
 async def put_back(kept: str, executor: SandboxCodeExecutor) -> None:

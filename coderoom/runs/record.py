@@ -75,6 +75,13 @@ def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
+_NONE: Final = usage_of(())
+
+
+def _total(usage: Mapping[str, int]) -> int:
+    return usage["total_tokens"]
+
+
 @dataclass
 class RunRecord:
     """The record of a run. Every fact is computed from the messages and the files; none is a model's claim.
@@ -140,6 +147,7 @@ class RunRecord:
     _output: str = ""
     _results: dict[str, CodeResult] = field(default_factory=dict)  # whose outcomes belong to their next messages.
     _outputs: dict[str, str] = field(default_factory=dict)  # Of branches that have not ended.
+    _seen: dict[str, list[RequestUsage]] = field(default_factory=dict)  # Of all requests, as they end.
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
         """Record a message; return it, with what its agent does not know: an outcome of code, or what branches cost."""
@@ -321,11 +329,26 @@ class RunRecord:
         return used
 
     @property
+    def usage_so_far(self) -> dict[str, dict[str, int]]:
+        """The same while the run goes on: with requests whose messages have not come yet, or never did."""
+        told, seen = self.usage_by_agent, {agent: usage_of(each) for agent, each in self._seen.items()}
+        counted = (max(told.get(agent, _NONE), seen.get(agent, _NONE), key=_total) for agent in {**told, **seen})
+        return dict(zip({**told, **seen}, counted, strict=True))
+
+    @property
     def cost_by_agent(self) -> dict[str, float | None]:
         """The list price of each agent's tokens in US dollars; `None` if the price of its model is not known."""
+        return self._costs(self.usage_by_agent)
+
+    @property
+    def cost_so_far(self) -> dict[str, float | None]:
+        """The same of `usage_so_far`."""
+        return self._costs(self.usage_so_far)
+
+    def _costs(self, usage: Mapping[str, Mapping[str, int]]) -> dict[str, float | None]:
         return {
             agent: cost_of(self.priced_as.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
-            for agent, used in self.usage_by_agent.items()
+            for agent, used in usage.items()
             if used["total_tokens"]
         }
 
@@ -440,6 +463,8 @@ class RunFacts(StepObserver):
         self._record.cause = None
         if kind != MODEL:
             return
+        if name:
+            self._record._seen.setdefault(name, []).append(RequestUsage(**result["usage"]))
         if in_branch := branch.get():
             self._record.branch_costs.add(name, in_branch, request.get("priced_as", ""), result["usage"])
         if cut := _CUT.get(result.get("finish_reason", ""), "").format(name or "the team"):

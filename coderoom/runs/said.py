@@ -31,6 +31,7 @@ class Said:
         first: The number of the first step that is undone.
         asks: Whether a person is asked.
         kept: What is kept apart from the workspace then, of `kept_in`.
+        changes: How many files that are.
     """
 
     kind: Literal["task", "run", "model", "ask", "undo", "left", "kept", "told"]
@@ -41,6 +42,7 @@ class Said:
     first: int = 0
     asks: bool = False
     kept: str = ""
+    changes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """It as the data of an event; what is empty is left out."""

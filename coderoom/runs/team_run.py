@@ -29,6 +29,7 @@ from coderoom._util.autogen import (
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import HumanApprovedAgent, ReviewerAgent
 from coderoom.agents.base import CodingAgent
+from coderoom.approval import ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import (
     AgentError,
@@ -212,7 +213,7 @@ class RunRequest:
             models={name: model_name_of(client) for name, client in clients.items() if client is not None},
             priced_as={name: priced_as(client) for name, client in clients.items() if client is not None},
             isolation=isolation_of(executors),
-            asks=frozenset(agent.name for agent in agents if isinstance(agent, HumanApprovedAgent)),
+            asks=asking_agents_of(team),
             notices=replaced,
         )
         workspace = str(folder) if used else None
@@ -506,6 +507,22 @@ def coding_agents_of(team: Any) -> list[CodingAgent[Any]]:
     """The agents of a team that write or run code in an executor, without what is around them."""
     agents = (getattr(agent, "agent", agent) for agent in agents_of(team))
     return [agent for agent in agents if isinstance(agent, CodingAgent)]
+
+
+def asking_agents_of(team: Any) -> frozenset[str]:
+    """The names of the agents of a team that may ask a person before their code runs."""
+    agents = agents_of(team, hidden=True)
+    return frozenset(
+        agent.name
+        for agent in agents
+        if isinstance(agent, HumanApprovedAgent) or (isinstance(agent, CodingAgent) and _asks_person(agent.approval))
+    )
+
+
+def _asks_person(approval: Any) -> bool:
+    if isinstance(approval, ChainApproval):
+        return any(map(_asks_person, approval.members))
+    return isinstance(approval, HumanApproval)
 
 
 def hand_over_sessions(old: Any, new: Any) -> bool:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.spinner import Spinner
@@ -21,10 +18,10 @@ from rich.tree import Tree
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
-from coderoom.blocks import extract_code_blocks
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL, show_isolation
+from coderoom.runs.markdown import markdown
 from coderoom.runs.pictures import open_pictures, show_pictures
 from coderoom.runs.record import RunRecord
 from coderoom.runs.story import (
@@ -49,14 +46,7 @@ _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
 _STREAMED_LINES: Final = 12
 _STREAMED_CHARACTERS: Final = 4000
-_LONGEST_MARKDOWN: Final = 50_000
-_MOST_QUOTES: Final = 500
 _LONGEST_SETTING: Final = 100
-# Without the rules that hide text. Lines stay, with their indentation, so that a traceback stays one.
-_PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
-    ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "newline", "reference"]
-)
-_EMPHASIS: Final = ("em_open", "em_close", "strong_open", "strong_close")
 _RECORDING: Final = "The model is a recording ({}): its replies were written beforehand."
 _REAL: Final = "Everything else is real: the code runs, its output is its own, and the outcome is computed."
 
@@ -171,7 +161,7 @@ class RunView:
         held, self._held = self._held, None
         if held is not None:
             shown = [block.code for block in held.blocks] if asked else []
-            self._print(held, _markdown(held.text, shown))
+            self._print(held, markdown(held.text, shown))
 
     def _print(self, entry: Entry, rendering: RenderableType) -> None:
         self._name(entry.source)
@@ -191,6 +181,7 @@ class RunView:
         self.show_rest()
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
+            self._streamed = ""
         if self._brief and not record.runs_code:  # A question that was not answered.
             self._console.print(task_summary(record))
             return
@@ -287,49 +278,13 @@ def _render(entry: Entry) -> RenderableType | None:
             return Panel(Text(visible(text)), title=title, title_align="left", border_style=style)
         case Summary(new=new):
             if entry.has_code:
-                return Group(_markdown(new), Text("The code in this summary was not run.", style="dim"))
-            return _markdown(new) if new else None
+                return Group(markdown(new), Text("The code in this summary was not run.", style="dim"))
+            return markdown(new) if new else None
         case Words(text=text, is_event=True):
             return Text(visible(text), style="dim italic") if text else None
         case Words(text=text, is_prose=False):
             return Text(visible(text))
-    return _markdown(entry.text)
-
-
-class _Title(Heading):
-    """A heading at the left, where the text begins."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        yield self.text
-
-
-class _Prose(Markdown):
-    """Markdown that loses nothing but marks of its own: what looks like HTML, escapes or entities is text."""
-
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Title}
-
-    def __init__(self, text: str, left_out: Sequence[str]) -> None:
-        super().__init__(text, code_theme="ansi_dark", hyperlinks=False)
-        code = {each.strip() for each in left_out}
-        self.parsed = [
-            token for token in _PROSE.parse(text) if token.type != "fence" or token.content.strip() not in code
-        ]
-        for token in self.parsed:
-            children: list[Token] = []
-            for child in token.children or ():  # What marks emphasis is shown, too: in 2*3*4 it is text.
-                marks = [Token("text", "", 0, content=child.markup)] if child.type in _EMPHASIS else []
-                children += [child, *marks] if child.nesting == 1 else [*marks, child]
-            token.children = children
-
-
-def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:
-    """A text as Markdown, without these pieces of code."""
-    # Rich needs more than linear time for Markdown, most of all for quotes. Code in tags is no Markdown.
-    is_tagged = any(block.tag == "execute" for block in extract_code_blocks(text))
-    if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES or is_tagged:
-        return Text(visible(text))
-    return _Prose(visible(text), [visible(code) for code in left_out])
+    return markdown(entry.text)
 
 
 def branch_tree(facts: Branches) -> Tree:

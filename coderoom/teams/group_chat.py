@@ -148,7 +148,8 @@ class Participant(ChatAgentContainer):
     """Runs one agent, or one nested team, when it is its turn.
 
     The agent's state is saved before a turn. If the turn fails or is cancelled, the state is restored and the unread
-    messages are kept, so that the next turn reads each of them once. The error reaches the team unchanged.
+    messages are kept, so that the next turn reads each of them once. The error reaches the team unchanged. After a
+    cancellation, an agent that `goes_on_after_cut` keeps what it has done.
     """
 
     def __init__(self, *args: Any, turns: Turns, **kwargs: Any) -> None:
@@ -180,7 +181,9 @@ class Participant(ChatAgentContainer):
         finally:
             self._turns.running.discard(turn)
         is_cancelled = ctx.cancellation_token.is_cancelled()
-        if before is not None and (is_cancelled or isinstance(outcome, BaseException)):
+        is_cut = is_cancelled and isinstance(outcome, asyncio.CancelledError)
+        goes_on = is_cut and getattr(self._agent, "goes_on_after_cut", False)
+        if before is not None and not goes_on and (is_cancelled or isinstance(outcome, BaseException)):
             with self._tolerant("restored"):
                 await self._agent.load_state(before)
         if is_cancelled:

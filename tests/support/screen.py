@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +28,7 @@ class Screen:
         team: str = "code-act",
         options: Sequence[str] | None = None,
         term: str = "tmux-256color",
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self._socket = folder, str(folder / f"tmux-{len(list(folder.glob('tmux-*')))}")
         self.history = folder / "state" / "coderoom" / "tasks.jsonl"
@@ -35,7 +36,7 @@ class Screen:
         if options is None:
             options = ["--model", recording(folder / "replies.json", replies), "--workspace", "w"]
         state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
-        kept = {**environment(state), "TERM": "xterm", "PYTHONPATH": str(folder / "own")}
+        kept = {**environment({**state, **(env or {})}), "TERM": "xterm", "PYTHONPATH": str(folder / "own")}
         del kept["COLUMNS"]
         chat = shlex.join([sys.executable, "-m", "coderoom", "chat", team, *options])
         line = f"TERM={term} {chat}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"

@@ -18,7 +18,6 @@ from coderoom._util.text import in_dollars, visible
 from coderoom.agents import CodeActAgent
 from coderoom.agents.base import CodingAgent
 from coderoom.approval import ChainApproval, HumanApproval
-from coderoom.approval.human import standing_yes
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -40,7 +39,6 @@ _MENTIONED: Final = re.compile(r"(?<!\S)@(\S+)")
 _MOST_LISTED: Final = 200
 _MAP_TOKENS: Final = 2_000
 _LONGEST_TITLE: Final = 200
-_YES: Final = "The person has agreed to all code beforehand, by /approve always."
 _MOST_BYTES: Final = 64 << 20
 
 
@@ -168,10 +166,8 @@ async def _vars(chat: Chat, argument: str) -> None:
 
 
 async def _files(chat: Chat, argument: str) -> None:
-    overlaid = chat.overlaid()
-    if overlaid is not None:
-        await chat.edits.catch_up()
-        chat.say(str(await overlaid.changes()).rstrip() or "Nothing has changed in the folder.")
+    if chat.overlaid() is not None:
+        await chat.edits.tell_all()
         return
     folder = chat.folder
     if folder is None:
@@ -211,14 +207,13 @@ async def _team(chat: Chat, argument: str) -> None:
 
 
 async def _approve(chat: Chat, argument: str) -> None:
-    run, always = chat.run, bool(standing_yes.get())
+    run, standing = chat.run, chat.standing_yes
     if argument not in ("", "ask", "always", "team"):
         raise RequestError("Write /approve ask, /approve always or /approve team.")
     if argument:
         run.ask_before_code(argument == "ask")
         run.log.add_said(Said("ask", f"/approve {argument}", asks=run.asks))
-        standing_yes.set(_YES if argument == "always" else "")
-        always = argument == "always"
+        standing.reason = "The person has agreed to all code, by /approve always." if argument == "always" else ""
     rows, asks_about_calls = [], False
     for agent in agents_of(run.prepared.team):
         inner = getattr(agent, "agent", agent)
@@ -230,7 +225,7 @@ async def _approve(chat: Chat, argument: str) -> None:
                 words += f"; about calls that write it asks {_who(calls)}"
             rows.append([agent.name, words])
     _show(chat, rows, "No agent of the team runs code that could be asked about.")
-    if always:
+    if standing.reason:
         rest = " You are still asked about calls of functions." if asks_about_calls else ""
         chat.say(f"Questions to you are answered with yes in this process, until /approve team or ask.{rest}", "yellow")
 
@@ -252,7 +247,7 @@ def _who(approval: object) -> str:
 
 async def _tokens(chat: Chat, argument: str) -> None:
     def words(records: Sequence[RunRecord], agent: str) -> str:
-        used = [record.usage_by_agent[agent] for record in records if agent in record.usage_by_agent]
+        used = [each[agent] for record in records if agent in (each := record.usage_so_far)]
         counts = [sum(each[name] for each in used) for name in ("prompt_tokens", "completion_tokens")]
         return f"{sum(counts):,} ({counts[0]:,} in, {counts[1]:,} out)"
 
@@ -261,20 +256,22 @@ async def _tokens(chat: Chat, argument: str) -> None:
 
 async def _cost(chat: Chat, argument: str) -> None:
     def words(records: Sequence[RunRecord], agent: str) -> str:
-        costs = [record.cost_by_agent[agent] for record in records if agent in record.cost_by_agent]
+        costs = [each[agent] for record in records if agent in (each := record.cost_so_far)]
         known = [cost for cost in costs if cost is not None]
-        return in_dollars(sum(known)) if len(known) == len(costs) else "not known"
+        unknown = "not known" if len(known) < len(costs) else ""
+        return " and what is ".join(filter(None, [in_dollars(sum(known)) if known or not unknown else "", unknown]))
 
     _spent(chat, words)
-    if any(cost is None for record in chat.spent for cost in record.cost_by_agent.values()):
+    if any(cost is None for record in chat.spent for cost in record.cost_so_far.values()):
         chat.say("docs/models.md says how to set the price of a model.", "dim")
 
 
 def _spent(chat: Chat, words: Callable[[Sequence[RunRecord], str], str]) -> None:
     """Show what each agent has used in the last task and in the whole chat, also in what was undone."""
-    agents = dict.fromkeys(agent for record in chat.spent for agent in record.usage_by_agent)
+    agents = dict.fromkeys(agent for record in chat.spent for agent in record.usage_so_far)
     rows = [[agent, words(chat.spent[-1:], agent), words(chat.spent, agent)] for agent in agents]
-    _show(chat, rows, "No model was asked yet.", ("", "last task", "chat"))
+    titles = ("", "this task, so far" if chat.is_working else "last task", "chat")
+    _show(chat, rows, "No reply of a model is complete yet." if chat.is_working else "No model was asked yet.", titles)
 
 
 async def _save(chat: Chat, argument: str) -> None:

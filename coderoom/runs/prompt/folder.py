@@ -10,6 +10,7 @@ from typing import Final
 from coderoom._util.files import read_inside, stats_inside
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.runs.folders import is_cache
 from coderoom.sandbox import find_environment
 
 _ELSEWHERE: Final = ("docker", "remote")
@@ -17,7 +18,6 @@ _HOW: Final = (
     "Make .venv in the repository, activate one before the chat, or name packages, as in --package pytest, for the "
     "code to have those of the project."
 )
-_OWN: Final = frozenset({".coderoom", "__pycache__", ".git"})
 _LARGEST: Final = 1 << 20
 Facts = dict[str, tuple[int, int]]
 """The time and the size of each file of a folder, by its path in it."""
@@ -32,7 +32,7 @@ def facts_of(folder: Path) -> Facts:
 
 def without_own(facts: Facts) -> Facts:
     """The facts without files that tools keep for themselves."""
-    return {name: each for name, each in facts.items() if _OWN.isdisjoint(name.split("/"))}
+    return {name: each for name, each in facts.items() if not is_cache(name) and ".git" not in name.split("/")}
 
 
 def differing(before: Facts, after: Facts) -> list[str]:

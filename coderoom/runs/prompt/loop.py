@@ -11,6 +11,7 @@ from rich.console import Console
 
 from coderoom._util.pictures import protocol_of
 from coderoom._util.terminal import pausing_for_questions
+from coderoom.approval.human import standing_yes
 from coderoom.errors import CodeRoomError, JournalError, RequestError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
@@ -55,6 +56,7 @@ async def chat(
         has_prompt = reader.region is not None
         view = RunView(console, tasks_elsewhere=has_prompt, opener=opener, region=reader.region)
         chatting = Chat(run, console, view)
+        standing_yes.set(chatting.standing_yes)
         reader.looks = partial(_look, chatting)
         reader.gives = partial(_give, chatting)
         chatting.got = reader.got

@@ -445,8 +445,8 @@ class _Completer(Completer):
 
 
 def _shortened(task: str, most: int = _SHOWN_LINES) -> str:
-    first, *lines = visible(task).splitlines()
-    first, *lines = [line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in (first, *lines)]
+    whole = visible(task).splitlines()
+    first, *lines = [line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in whole]
     if len(lines) >= most:
         lines = [*lines[: most - 1], f"… and {counted(len(lines) - most + 1, 'more line')}"]
     return f"\n{' ' * len(MARK)}".join([first, *lines])

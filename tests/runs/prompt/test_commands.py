@@ -142,12 +142,15 @@ def test_ctrl_c_ends_a_persons_code_only(chats: Chats) -> None:
 def test_changes_of_the_folder_since_the_task_and_the_chat_began(chats: Chats) -> None:
     chats.work.mkdir()
     (chats.work / "old.txt").write_text("old\n")
+    (chats.work / ".pytest_cache").mkdir()
+    (chats.work / ".pytest_cache" / "README.md").touch()
     shown = chats.say("Set x.", "Add one.", "/diff", "/files", "/diff chat", replies=[*SETS, *ADDS])
     task, _, rest = shown.rpartition("answer")[2].partition("old.txt")
     assert "+two" in task
     assert "+one" not in task
     assert re.search(r"a.txt +8 bytes +new", task)
     assert "+one" in rest
+    assert "README.md" not in shown
 
 
 def test_an_overlay_is_shown_undone_and_applied(chats: Chats) -> None:
@@ -156,7 +159,7 @@ def test_an_overlay_is_shown_undone_and_applied(chats: Chats) -> None:
     (chats.path / "notes.txt").touch()
     lines = ["Set x.", "Add one.", "/undo", "/file notes.txt", "/files", "/diff", "!cat a.txt", "/apply", "/undo"]
     shown = chats.say(*lines, replies=[*SETS, *ADDS], more=["--workspace-mode", "overlay"])
-    assert "modified a.txt\nadded notes.txt" in shown
+    assert "  M a.txt  +1 -1\n  A notes.txt\n" in shown
     assert "-zero\n+one\n" in shown
     assert "+two" not in shown
     assert (chats.work / "a.txt").read_text() == "one\n"

@@ -16,7 +16,8 @@ import pytest
 
 from coderoom.runs import Journal
 from tests.support.commands import chat_process, coderoom, environment
-from tests.support.openai_server import OpenAIServer
+from tests.support.openai_server import OpenAIServer, Stall
+from tests.support.screen import Screen
 
 pytestmark = pytest.mark.slow
 
@@ -151,6 +152,41 @@ def test_a_chat_goes_on_after_a_task_that_was_ended_and_a_good_one(tmp_path: Pat
         (tmp_path / "work" / "f").unlink()  # So that the first code comes out as it did first.
         assert "x is now 41" in service.chat("--continue", lines="Show x.\n")
         assert len(server.requests) == 7
+
+
+def test_a_reply_that_ctrl_c_has_cut_off_costs_nothing_else(tmp_path: Path) -> None:
+    half = "Half of an answer that nobody has asked for any more. "
+    begins = "```python\ny = x + 1\nopen('ran', 'a').write('x')\n```"
+    shows = "```python\nprint('y is', y)\n```"
+    with OpenAIServer([*SETS, begins, Stall(30, content=half), Stall(30), shows, "That is it.", *SHOWS]) as server:
+        service = Service(tmp_path, server)
+        screen = Screen(tmp_path, (), options=service.first[1:], env={**service.env, "COLUMNS": ""})
+        try:
+            screen.type("Set x.", "Enter")
+            screen.until("It is set.")
+            screen.type("Begin.", "Enter")
+            screen.until("nobody has asked")
+            screen.type("C-c")
+            screen.until("cancelled")
+            screen.type("Again.", "Enter")
+            server.wait_for_requests(5)
+            assert screen.text.count("nobody has asked") == 1, "the old text is shown once, and not with the next task"
+            screen.type("C-c")
+            screen.until(lambda: screen.text.count("cancelled") == 2)
+            assert screen.text.count("nobody has asked") == 1
+            screen.type("Show y.", "Enter")
+            screen.until("That is it.")
+            assert "y is 42" in screen.text
+            assert "runs the code of earlier tasks again" not in screen.text
+            assert (tmp_path / "work" / "ran").read_text() == "x"
+            assert "y = x + 1" in service.asked()
+            assert half not in service.asked()
+            screen.type("exit", "Enter")
+            screen.until("ended with")
+        finally:
+            screen.end()
+        assert "x is now 41" in service.chat("--continue", lines="Show x.\n")
+        assert len(server.requests) == 9
 
 
 def _until(stream: IO[str], words: str) -> str:

@@ -175,17 +175,17 @@ def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Ope
     while typed < 20 or "A question waits" not in chat.text:  # A person who goes on typing, whatever the screen shows.
         chat.type("y")
         typed += 1
-        assert "[y/N/e]" not in chat.text
-    chat.until("[y/N/e]")
+        assert "[y/N/a/e]" not in chat.text
+    chat.until("[y/N/a/e]")
     time.sleep(1)
-    assert "was allowed" not in chat.text.partition("[y/N/e]")[2]
+    assert "was allowed" not in chat.text.partition("[y/N/a/e]")[2]
     chat.type("y", "Enter")
     chat.until("│ was allowed")
     chat.until(lambda: chat.text.count(" tokens · ") == 2)
     assert chat.tasks() == ["Begin.", "/later y"]
     assert chat.line.replace("\n  ", "") == "y" * typed
     chat.type("C-c", "Again.", "Enter")
-    chat.until(lambda: chat.text.count("[y/N/e]") == 2)
+    chat.until(lambda: chat.text.count("[y/N/a/e]") == 2)
     chat.type("C-c")
     chat.until("The question is withdrawn.")
     chat.until_line("")

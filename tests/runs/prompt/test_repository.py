@@ -113,7 +113,9 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
     assert "The person has taken back what was changed in: new" in shown
     assert "False two" in shown
     assert "Please answer y, n, drop or quit." in shown
+    assert "Still kept apart (1 changed file): b.py\n" in shown
     assert "not written into" in shown
+    assert "1 changed file not written. A chat that goes on has them again" in shown
     assert repository.git("status", "--short") == " M notes.md"
     assert not (repository.folder / "b.py").exists()
     shown = repository.chat(
@@ -124,6 +126,10 @@ def test_changes_are_accepted_file_by_file(repository: Repository) -> None:
     again = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/exit\n").stdout
     assert "> Go on.\n" in again
     assert "The person has taken back" not in again
+    assert "1 changed file of this chat is kept apart" in again
+    kept_all = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/apply\n/exit\n").stdout
+    assert "1 changed file of this chat is kept apart" in kept_all
+    assert "kept apart" not in coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/exit\n").stdout
 
 
 def test_changes_are_accepted_hunk_by_hunk(repository: Repository) -> None:
@@ -202,6 +208,8 @@ os.symlink("b.py", "link"); os.remove("calc.py"); open("run.log", "w").write("1"
     again = coderoom("chat", "--continue", *kept, cwd=repository.folder, stdin="/diff\n/exit\nn\n").stdout
     diff = before[before.rindex("diff --git a/calc.py") :]
     assert re.findall(r"^diff --git a/(\S+)", diff, re.M) == ["calc.py", "b.py", "link", "random.bin"]
+    assert re.findall(r"^index .*", before, re.M) == []
+    assert "4 changed files of this chat are kept apart" in again
     assert diff in again
     assert repository.git("status", "--short") == " M notes.md"
     assert repository.read("notes.md") == "two\n"

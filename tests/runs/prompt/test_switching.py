@@ -83,6 +83,20 @@ def test_a_team_that_cannot_ask_is_no_way_around_being_asked(chats: Chats) -> No
     assert Journal(chats.path / "journal").runs() == []
 
 
+def test_a_yes_to_all_later_code_is_one_answer_of_the_question(chats: Chats) -> None:
+    model = recording(chats.path / "replies.json", [*SETS, *SHOWS, *SHOWS])
+    lines = ["/approve ask", "Set x.", "a", "Show x.", "/approve", "/approve ask", "Show it.", "n"]
+    options = ["code-act", "--model", model, "--workspace", "work"]
+    done = coderoom("chat", *options, cwd=chats.path, env=chats.env, stdin="\n".join([*lines, ""]))
+    shown, asked = done.stdout, done.stderr
+    assert asked.count("a for this and all later code of this chat, until /approve ask") == 2
+    assert "x is now 41" in shown.partition("Show x.")[2]
+    assert "x is now 41" not in shown.partition("Show it.")[2]
+    assert "Questions to you are answered with yes" in shown
+    assert (shown + asked).count("x = 41") == 1, "what the question shows is not shown as the reply, too"
+    assert "rejected" in shown
+
+
 def test_a_yes_to_all_code_lasts_until_it_is_taken_back(chats: Chats) -> None:
     replies = [*SETS, *SHOWS, *SHOWS]
     lines = ["/approve always", "Set x.", "Show x.", "/approve team", "Show it.", "n"]
