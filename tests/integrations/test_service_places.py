@@ -21,8 +21,8 @@ async def test_no_tenant_takes_all_places_and_who_waits_comes_in_rotation() -> N
     one, other = Tenant("one", TenantLimits()), Tenant("other", TenantLimits(waiting=1))
     places, came = Places(4, are_shared=True), []
 
-    async def work(tenant: Tenant, number: int) -> None:
-        async with places.one(tenant):
+    async def work(tenant: Tenant, number: int, patient: bool = False) -> None:
+        async with places.one(tenant, patient=patient):
             came.append((tenant.name, number))
             await asyncio.sleep(0)
 
@@ -39,9 +39,12 @@ async def test_no_tenant_takes_all_places_and_who_waits_comes_in_rotation() -> N
         await asyncio.sleep(0)
         with pytest.raises(TooMuchError, match="1 runs of the tenant 'other' wait already"):
             await work(other, 2)
+        waiting.append(asyncio.ensure_future(work(other, 3, patient=True)))
+        await asyncio.sleep(0)
+        assert not waiting[-1].done()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert sorted(came[1:3]) == [("one", 1), ("other", 1)]
-    assert came[3:] == [("one", 2), ("one", 3)]
+    assert sorted(came[3:]) == [("one", 2), ("one", 3), ("other", 3)]
     async with AsyncExitStack() as held:  # None was lost.
         for tenant in (one, other, one):
             async with asyncio.timeout(5):

@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -261,6 +262,8 @@ class Boxes:
         self.defaults = defaults
         self.peers = peers
         self._threads = Places(_THREADS, are_shared=tenants.are_several)
+        self._removing = Places(_THREADS, are_shared=tenants.are_several)
+        self._removers = ThreadPoolExecutor(_THREADS, "removing")
         self._boxes: dict[str, Box] = {}
         self._sessions: dict[str, KeptSession] = {}
         self._warm: dict[tuple[Tenant, str], _Warm] = {}
@@ -279,6 +282,7 @@ class Boxes:
         await asyncio.gather(*map(self.end, list(self._boxes.values())))
         await asyncio.gather(*self._closing, *(warm.sandbox.close() for warm in self._warm.values()))
         self._warm.clear()
+        self._removers.shutdown()
 
     def has(self, box: Box) -> bool:
         """Whether a box is still there."""
@@ -498,19 +502,30 @@ class Boxes:
             self._let_go(box)
             return
         del self._boxes[box.id]
-        await asyncio.gather(*map(self.close_session, list(box.sessions.values())))
-        box.tenant.give(**box.amounts)
+        try:
+            await asyncio.gather(*map(self.close_session, list(box.sessions.values())))
+            await run_uncancellable(self._end(box))
+        finally:
+            box.tenant.give(**box.amounts)
+
+    async def _end(self, box: Box) -> None:
         if box.folder is None and not box.apart:
             self._give_warm(box)
             return
         is_last = not any(each.sandbox is box.sandbox for each in self._boxes.values())
         if is_last:
-            await run_uncancellable(box.sandbox.close())
+            await box.sandbox.close()
         folder = box.sandbox.config.workspace
         if folder is not None and is_last:
-            await asyncio.to_thread(remove_folder, folder)
+            await self._remove(box.tenant, remove_folder, folder)
         elif box.folder is not None:  # It has to be there for the others, but its files not.
-            await asyncio.to_thread(empty_folder, box.folder)
+            with suppress(FileNotFoundError):  # The others have ended meanwhile.
+                await self._remove(box.tenant, empty_folder, box.folder)
+
+    async def _remove(self, tenant: Tenant, remove: Callable[[Path], None], folder: Path) -> None:
+        """Remove files in a thread that does nothing else: code can make so many that it takes long."""
+        async with self._removing.one(tenant, patient=True):
+            await asyncio.get_running_loop().run_in_executor(self._removers, remove, folder)
 
     def _let_go(self, box: Box) -> None:
         """Forget a shared box, which has neither sessions nor files."""

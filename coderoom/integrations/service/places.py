@@ -31,14 +31,14 @@ class Places:
         self._waiting: dict[Tenant, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def one(self, tenant: Tenant) -> AsyncGenerator[None]:
-        """Wait for a place, and take it.
+    async def one(self, tenant: Tenant, *, patient: bool = False) -> AsyncGenerator[None]:
+        """Wait for a place, and take it. `patient`: for what has to be done, however many wait and however long.
 
         Raises:
             TooMuchError: Too many wait, or it took too long.
         """
         if self._waiting.get(tenant) or not self._take(tenant):
-            await self._wait(tenant)
+            await self._wait(tenant, patient)
         try:
             yield
         finally:
@@ -71,14 +71,15 @@ class Places:
                 return True
         return False
 
-    async def _wait(self, tenant: Tenant) -> None:
-        tenant.check_waiting()
+    async def _wait(self, tenant: Tenant, patient: bool) -> None:
+        if not patient:
+            tenant.check_waiting()
         waiting = self._waiting.setdefault(tenant, deque())
         turn = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         tenant.usage.add("waiting", 1)
         try:
-            async with asyncio.timeout(_WAIT_SECONDS):
+            async with asyncio.timeout(None if patient else _WAIT_SECONDS):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # Its turn came just now.
