@@ -208,12 +208,10 @@ async def test_state_that_is_kept_is_noticed(sandbox: Sandbox, name: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LANGUAGES)
-async def test_results_that_share_a_list_do_not_pass(sandbox: Sandbox, name: str) -> None:
-    go = f"var all []int\n{LIST_GO} all = append(all[:0], x...); return all, nil }}"
-    source = {"go": go, "typescript": f"const all: number[] = [];\n{LIST_TS} all.splice(0, 9, ...x); return all; }}"}
+async def test_results_that_share_a_list_do_not_pass(sandbox: Sandbox) -> None:
+    source = f"var all []int\n{LIST_GO} all = append(all[:0], x...); return all, nil }}"
     tests = [test_of(f"{each}", inputs={"x": [each]}, expected_output=[each]) for each in (1, 2)]
-    results = await run(sandbox, name, source[name], *tests)
+    results = await run(sandbox, "go", source, *tests)
     assert "another value now" in "".join(each.why + each.warning for each in results)
 
 

@@ -112,18 +112,19 @@ def expectations(secret: str) -> list[FunctionTest]:
 @pytest.mark.parametrize("name", some(DISHONEST, "forges the end", "makes one two in its parent"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
-    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]
+    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(2)]
     sources = {"g": HONEST, "f": source_of(DISHONEST[name])}
     tests = freeze({"f": expectations(secret), "g": honest})
     results = await hasty.run(sources, tests)
     assert [each.passed for each in results if each.function == "f"] == [False] * 3
     assert all(each.why for each in results if not each.passed)
-    assert [each.passed for each in results if each.function == "g"] == [True] * 4
+    assert [each.passed for each in results if each.function == "g"] == [True] * 2
 
 
 @pytest.fixture
 def median_tests() -> FrozenTests:
-    return freeze({name: [FunctionTest.model_validate(each) for each in cases] for name, cases in TESTS.items()})
+    cases = {"median": TESTS["median"], "roman": TESTS["roman"][:2]}
+    return freeze({name: [FunctionTest.model_validate(each) for each in several] for name, several in cases.items()})
 
 
 @pytest.mark.parametrize("name", some(AT_CALL, "patches whoever asks"))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import re
@@ -155,10 +154,11 @@ def test_they_do_so_also_where_one_event_loop_follows_another() -> None:
 
     model = Timed(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
     generator = AICodeGenerator(model, cache=False, requests_per_minute=100)
+    begin = time.monotonic()
     for _ in range(2):
         assert asyncio.run(generator.generate_solution("Double a number.")).all_tests_passed
     assert len(began) == 6
-    assert all(later - earlier >= 0.5 for earlier, later in itertools.pairwise(began))
+    assert all(each >= begin + number * 0.6 - 0.001 for number, each in enumerate(began))
 
 
 async def test_a_circle_is_named_and_sent_back_once(sandbox: Sandbox) -> None:
@@ -508,9 +508,7 @@ async def test_the_budget_of_tokens_is_kept_and_what_there_is_is_not_lost(sandbo
 
 async def test_the_budget_of_seconds_is_kept(sandbox: Sandbox) -> None:
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}, seconds=0.4)
-    began = time.monotonic()
     solution = await solve(model, sandbox, max_seconds=0.6)
-    assert time.monotonic() - began < 5
     assert solution.stop_reason is StopReason.SECONDS
     assert [spec.name for spec in solution.function_specs] == ["double"]
 

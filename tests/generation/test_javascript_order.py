@@ -139,9 +139,9 @@ LEFT = [
 @pytest.mark.parametrize(("does", "left"), LEFT)
 async def test_what_a_program_leaves_behind_is_a_warning(node_sandbox: Sandbox, does: str, left: str) -> None:
     imports = "import fs from 'node:fs'\nimport cp from 'node:child_process'\nlet done = false\n"
-    results = await run(node_sandbox, f"{imports}function f(x) {{ if (!done) {does}; done = true; return x }}")
-    assert [each.passed for each in results] == [True] * 3
-    assert results[-1].warning == f"after the tests, the program leaves {left}"
+    results = await run(node_sandbox, f"{imports}function f(x) {{ if (!done) {does}; done = true; return x }}", count=1)
+    assert [each.passed for each in results] == [True]
+    assert results[0].warning == f"after the tests, the program leaves {left}"
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,9 @@ class Timed(ReplayModel):
         return await super().create(*arguments, **more)
 
 
-def spaced(times: list[float]) -> bool:
-    return all(later - earlier >= SECONDS - 0.01 for earlier, later in itertools.pairwise(times))
+def spaced(begin: float, times: list[float]) -> bool:
+    """Whether none came before its turn; a busy machine makes them later only."""
+    return all(each >= begin + number * SECONDS - 0.001 for number, each in enumerate(sorted(times)))
 
 
 class Decision(BaseModel):
@@ -85,17 +85,19 @@ class Decision(BaseModel):
 async def test_all_who_use_it_share_the_limit() -> None:
     inner = Timed(["x"] * 6)
     limited = RateLimitedClient(inner, PER_MINUTE)
+    begin = time.monotonic()
     await asyncio.gather(*(limited.create(QUESTION) for _ in range(3)), execute_code("Do it.", model=limited))
     assert len(inner.times) >= 4
-    assert spaced(inner.times)
+    assert spaced(begin, inner.times)
 
 
 async def test_equal_clients_share_the_limit_and_others_do_not() -> None:
     equal = [Timed(["x"]) for _ in range(2)]
     other = Timed(["y"])
     limited = [RateLimitedClient(each, PER_MINUTE) for each in (*equal, other)]
+    begin = time.monotonic()
     await asyncio.gather(*(each.create(QUESTION) for each in limited))
-    assert spaced(sorted(equal[0].times + equal[1].times))
+    assert spaced(begin, equal[0].times + equal[1].times)
     assert other.times[0] < max(equal[0].times + equal[1].times)
 
 
@@ -114,11 +116,11 @@ async def test_a_team_file_declares_it(tmp_path: Path, monkeypatch: pytest.Monke
         assert check_team(path) == []
         team = load_team(path)
         assert "coderoom.models.RateLimitedClient" in str(dump_team(team))
+        begin = time.monotonic()
         result = await team.run(task="Do it.")
         assert len(result.messages) >= 4
         assert len(times) == 4
-        assert max(later - earlier for earlier, later in itertools.pairwise(times)) >= SECONDS - 0.05
-        assert times[-1] - times[0] >= 3 * SECONDS - 0.1
+        assert spaced(begin, times)
 
 
 def test_mistakes_in_its_config_are_found(tmp_path: Path) -> None:
@@ -182,10 +184,11 @@ async def test_a_cancelled_token_ends_the_wait() -> None:
 def test_the_generator_uses_it_in_any_event_loop() -> None:
     inner = Timed(["no"] * 4)
     generator = AICodeGenerator(RateLimitedClient(inner, PER_MINUTE), cache=False, max_answer_tokens=50)
+    begin = time.monotonic()
     for _ in range(2):
         assert not generator.generate_solution_sync("Double.").all_tests_passed
     assert len(inner.times) == 4
-    assert spaced(inner.times)
+    assert spaced(begin, inner.times)
     assert inner.create_calls[0]["extra_create_args"] == {"max_tokens": 50}
 
 
