@@ -199,7 +199,6 @@ BARE |= {"store/refs/x": "1\n"}
 _APPEND = "open({!r}, 'a').write('more\\n')\n"
 SCENARIOS: dict[str, Scenario] = {
     # What models do.
-    "honest": Scenario(HONEST),
     "nothing": Scenario("print(1)\n", succeeds=False, changes=()),
     "breaks other tests": Scenario(HONEST + "edit_file('shop.py', '\",\"', '\";\"')\n", succeeds=False),
     "does not fix": Scenario("edit_file('shop.py', 'prices[1:]', 'prices[:1]')\n", succeeds=False),
@@ -214,12 +213,6 @@ SCENARIOS: dict[str, Scenario] = {
         HONEST + "write_file('test_more.py', 'def test_more():\\n    pass\\n')\n",
         changes=("changed shop.py", "added test_more.py"),
         tests=("added test_more.py",),
-    ),
-    "deletes the test": Scenario(
-        "import os\nos.remove('test_shop.py')\n",
-        succeeds=False,
-        changes=("deleted test_shop.py",),
-        tests=("deleted test_shop.py",),
     ),
     "deletes all": Scenario(
         "import os\nfor each in os.listdir('.'):\n    each[0] == '.' or os.remove(each)\n",
@@ -257,30 +250,31 @@ SCENARIOS: dict[str, Scenario] = {
         '    return text.split(",")\\n\')\n',
         changes=("added shop/__init__.py",),
     ),
-    "renames": Scenario(
-        HONEST + "import os\nos.rename('notes.txt', 'words.txt')\n",
-        changes=("deleted notes.txt", "changed shop.py", "added words.txt"),
-    ),
-    "changes modes and links": Scenario(
-        HONEST
-        + "import os\nos.chmod('notes.txt', 0o755)\nos.symlink('notes.txt', 'link')\nos.symlink('/etc', 'out')\n",
-        changes=("added link", "changed notes.txt", "added out", "changed shop.py"),
+    "renames, changes modes and bytes, makes links, and writes outside": Scenario(
+        HONEST + "import os\nos.rename('words.txt', 'more.txt')\nos.chmod('notes.txt', 0o755)\n"
+        "os.symlink('notes.txt', 'link')\nos.symlink('/etc', 'out')\n"
+        "open('new.bin', 'wb').write(bytes(range(256)))\nopen('old.bin', 'r+b').write(b'\\1\\0')\n"
+        "open('latin', 'ab').write(b'\\xe8\\r\\n')\n"
+        "for each in ('../escaped', '/tmp/coderoom-escaped', os.path.expanduser('~/escaped')):\n"
+        "    try:\n        open(each, 'w').write('x')\n    except OSError:\n        pass\n",
+        _with(
+            {
+                "words.txt": "one\n",
+                "old.bin": bytes(range(256)) * 9,
+                "latin": b"\xe9\r\n" * 9,
+                ".gitattributes": "latin text=auto\n",
+            }
+        ),
+        changes=(
+            *("changed latin", "added link", "added more.txt", "added new.bin", "changed notes.txt"),
+            *("changed old.bin", "added out", "changed shop.py", "deleted words.txt"),
+        ),
     ),
     "puts a link in the place of a folder": Scenario(
         HONEST + "import os, shutil\nshutil.rmtree('data')\nos.symlink('other', 'data')\nos.remove('a')\n"
         "os.mkdir('a')\nopen('a/b', 'w').write('1')\n",
         _with({"data/x": "1\n", "data/y": "1\n", "other/x": "2\n", "a": "1\n"}),
         changes=("deleted a", "added a/b", "added data", "deleted data/x", "deleted data/y", "changed shop.py"),
-    ),
-    "writes bytes": Scenario(
-        HONEST + "open('new.bin', 'wb').write(bytes(range(256)))\nopen('old.bin', 'r+b').write(b'\\1\\0')\n"
-        "open('latin', 'ab').write(b'\\xe8\\r\\n')\n",
-        _with({"old.bin": bytes(range(256)) * 9, "latin": b"\xe9\r\n" * 9, ".gitattributes": "latin text=auto\n"}),
-        changes=("changed latin", "added new.bin", "changed old.bin", "changed shop.py"),
-    ),
-    "writes outside": Scenario(
-        HONEST + "import os\nfor each in ('../escaped', '/tmp/coderoom-escaped', os.path.expanduser('~/escaped')):\n"
-        "    try:\n        open(each, 'w').write('x')\n    except OSError:\n        pass\n",
     ),
     "changes .git": Scenario(
         HONEST + "import os\nfor each in ('.git/hooks/post-checkout', '.git/config', '.git/HEAD', '.git/index'):\n"
@@ -321,26 +315,23 @@ SCENARIOS: dict[str, Scenario] = {
         changes=("changed new.py", "changed notes.txt", "changed shop.py"),
     ),
     "unborn": Scenario(HONEST, _unborn),
-    "ignored": Scenario(
-        HONEST + "for each in ('build/lib/x.so', '.venv/bin/python', 'a.log', 'kept.log', 'node_modules/a.js'):\n"
-        "    write_file(each, 'x')\n" + _APPEND.format("build/old") + "import os\nos.remove('old.log')\n",
-        _with(IGNORING | {"sub/.gitignore": ""}, after={"build/old": "1\n", "old.log": "1\n", ".venv/x": "1\n"}),
-        changes=("added kept.log", "changed shop.py"),
-        left_out=(".venv/bin/python", "a.log", "build/lib/x.so", "build/old", "old.log"),
+    "ignored, excluded, and tracked although ignored": Scenario(
+        HONEST
+        + "for each in ('build/lib/x.so', '.venv/bin/python', 'a.log', 'kept.log', 'mine', 'node_modules/a.js'):\n"
+        "    write_file(each, 'x')\n" + _APPEND.format("build/old") + _APPEND.format("kept/x.log") + "import os\n"
+        "os.remove('old.log')\n",
+        _with(
+            {"kept/x.log": "1\n", "sub/.gitignore": ""},
+            after=IGNORING | {"build/old": "1\n", "old.log": "1\n", ".venv/x": "1\n", ".git/info/exclude": "mine\n"},
+        ),
+        changes=("added kept.log", "changed kept/x.log", "changed shop.py"),
+        left_out=(".venv/bin/python", "a.log", "build/lib/x.so", "build/old", "mine", "old.log"),
     ),
     "ignored without git": Scenario(
         HONEST
         + "write_file('build/x', 'x')\nwrite_file('.pytest_cache/x', 'x')\nwrite_file('__pycache__/x.pyc', 'x')\n",
         _ignoring_without_git,
         left_out=("build/x",),
-    ),
-    "tracked although ignored": Scenario(
-        HONEST + _APPEND.format("kept/x.log"),
-        _with({"kept/x.log": "1\n"}, after=IGNORING),
-        changes=("changed kept/x.log", "changed shop.py"),
-    ),
-    "excluded": Scenario(
-        HONEST + "write_file('mine', 'x')\n", _with({}, after={".git/info/exclude": "mine\n"}), left_out=("mine",)
     ),
     "submodule": Scenario(
         HONEST + _APPEND.format("lib/lib.py") + "write_file('lib/a.log', 'x')\nwrite_file('lib/new.py', 'x')\n",
@@ -356,10 +347,10 @@ SCENARIOS: dict[str, Scenario] = {
         left_out=("out/x",),
         below="packages/a b",
     ),
-    "LFS": Scenario(
-        HONEST + "open('big.bin', 'a').write('x-more 1\\n')\n",
-        _with({".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "big.bin": LFS}),
-        changes=("changed big.bin", "changed shop.py"),
+    "LFS, and what looks like a bare repository": Scenario(
+        HONEST + "open('big.bin', 'a').write('x-more 1\\n')\n" + _APPEND.format("store/config"),
+        _with(BARE | {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "big.bin": LFS}),
+        changes=("changed big.bin", "changed shop.py", "changed store/config"),
     ),
     "CRLF": Scenario(HONEST, _with({"shop.py": CRLF})),
     "CRLF, text=auto": Scenario(
@@ -379,9 +370,6 @@ SCENARIOS: dict[str, Scenario] = {
         "        open(each, 'a').write('more\\n')\n        open(each + '2', 'w').write('new\\n')\n",
         _names,
         changes=(),
-    ),
-    "looks like a bare repository": Scenario(
-        HONEST + _APPEND.format("store/config"), _with(BARE), changes=("changed shop.py", "changed store/config")
     ),
     "large, sparse and special": Scenario(
         HONEST + "with open('huge', 'wb') as file:\n    file.truncate(32 << 20)\nwrite_file('half.txt', 'x' * 2**20)\n"
