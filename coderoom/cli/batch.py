@@ -196,6 +196,7 @@ async def _show_while_it_runs(batch: Batch, console: Console, beside: Console) -
 
     from coderoom._util.text import visible
     from coderoom.runs.batch_report import Summary
+    from coderoom.runs.batches import note_batch
     from coderoom.runs.exec_view import show_isolation
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
@@ -206,6 +207,7 @@ async def _show_while_it_runs(batch: Batch, console: Console, beside: Console) -
     with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as progress:
         shown = progress.add_task("begins")
         async with batch:
+            note_batch(batch.out)
             show_isolation(beside, isolation := batch.isolation)
             try:
                 with route_signals(batch.stop):
@@ -265,6 +267,9 @@ def _show_end(batch: Batch, facts: Mapping[str, Any], console: Console) -> None:
 
 
 def _compare(first: Path, second: str | None, html: Path | None, as_json: bool) -> int:
+    import os
+    from urllib.parse import quote
+
     from coderoom._util.text import visible
     from coderoom.runs.batch import read_results, read_settings
     from coderoom.runs.batch_diff import compare_batches, comparison_lines
@@ -278,7 +283,9 @@ def _compare(first: Path, second: str | None, html: Path | None, as_json: bool) 
             raise RequestError(f"The folder {str(folder)!r} has no batch.")
     compared = compare_batches(read_results(first), read_results(folders[1]))
     if html is not None:
-        page = batch_diff_page(compared, folders, (read_settings(first), read_settings(folders[1])), html)
+        here = html.resolve().parent
+        links = (quote(os.path.relpath(first.resolve(), here)), quote(os.path.relpath(folders[1].resolve(), here)))
+        page = batch_diff_page(compared, folders, (read_settings(first), read_settings(folders[1])), links)
         with refusing(f"The page {str(html)!r} cannot be written"):
             html.write_text(page, encoding="utf-8")
     if as_json:

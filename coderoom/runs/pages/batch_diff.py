@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from coderoom._util.text import visible
 from coderoom.runs.batch_diff import Comparison, Pair, comparison_lines
@@ -21,7 +19,10 @@ _LONGEST: Final = 300
 
 
 def batch_diff_page(
-    compared: Comparison, folders: tuple[Path, Path], settings: tuple[Mapping[str, Any], Mapping[str, Any]], page: Path
+    compared: Comparison,
+    folders: tuple[Path, Path],
+    settings: tuple[Mapping[str, Any], Mapping[str, Any]],
+    links: tuple[str, str],
 ) -> str:
     """The page that compares two batches, with links to their runs.
 
@@ -29,9 +30,9 @@ def batch_diff_page(
         compared: What differs.
         folders: The folders of the batches.
         settings: What they are, as in `batch.json`.
-        page: The file that the page is for.
+        links: The addresses of the folders, seen from the page.
     """
-    places = [(folder, quote(os.path.relpath(folder.resolve(), page.resolve().parent))) for folder in folders]
+    places = list(zip(folders, links, strict=True))
     facts = {}
     for name, (folder, link), batch in zip(("first", "second"), places, settings, strict=True):
         about = f"{text_html(batch['team_name'])}, {text_html(models_of(batch))}"

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import secrets
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -43,6 +43,7 @@ _HTMX: Final = {
         {"code": "...", "swap": False, "error": True},
     ],
 }
+_TRAIL: Final = '<nav aria-label="Pages"><ol>'
 
 
 def page_of(
@@ -84,18 +85,26 @@ def page_of(
         f"; script-src {scripts_from}" if scripts else ""
     )
     htmx = f'<meta name="htmx-config" content="{escape(json.dumps(_HTMX))}">' if live else ""
-    above = "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{NO_LOOK_UPS}{htmx}'
         f"<title>{escape(title)}</title>{style}</head>\n"
         '<body hx-ext="morph"><a class="skip" href="#main">Skip to the content</a>\n'
-        f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'
+        f'<header class="bar"><b>CodeRoom</b>{_TRAIL}{_above(trail)}'
         f'<li aria-current="page" dir="auto">{text_html(title)}</li></ol></nav></header>\n'
         f'<main id="main" tabindex="-1">\n{body}\n</main>\n'
         f"{code}</body></html>\n"
     )
+
+
+def _above(trail: Iterable[tuple[str, str]]) -> str:
+    return "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
+
+
+def under(page: str, trail: Sequence[tuple[str, str]]) -> str:
+    """A page that `page_of` has made, with more pages above it."""
+    return page.replace(_TRAIL, _TRAIL + _above(trail), 1)
 
 
 def write_shared(folder: Path, styles: Sequence[str], scripts: Sequence[str]) -> None:

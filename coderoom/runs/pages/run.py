@@ -64,6 +64,7 @@ _TOOLS: Final = (
     '<button type="button" data-find="close" aria-label="Close">\u2715</button></form>'
     '<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl>'
     "<dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>next and previous entry</dd>"
+    "<dt><kbd>h</kbd> <kbd>l</kbd></dt><dd>previous and next run of the list that led here</dd>"
     "<dt><kbd>/</kbd></dt><dd>find in this page, also in what is folded</dd>"
     "<dt><kbd>n</kbd></dt><dd>line numbers</dd>"
     "<dt><kbd>o</kbd></dt><dd>open or close what is folded in this entry</dd>"

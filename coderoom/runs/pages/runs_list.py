@@ -46,7 +46,8 @@ def runs_list_page(journal: Journal, asked: Mapping[str, str], *, is_whole: bool
         listed = f'<p class="notice bad" role="alert">{text_html(error)} <a href="./">Show all runs</a></p>'
     if not is_whole:
         return polled("runs", listed)
-    body = f"<h1>Runs</h1>{_form(journal, asked)}{polled('runs', listed)}"
+    body = '<h1>Runs <a class="beside-title" href="batches/">Batches</a></h1>'
+    body += f"{_form(journal, asked)}{polled('runs', listed)}"
     return page_of("Runs", body, styles=["runs_list.css"], scripts=["runs_list.js"], live=True)
 
 

@@ -17,6 +17,7 @@ from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError, JournalError
 from coderoom.runs.export.run import SUFFIXES, ExportKind, export_run
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.pages.batches import batches_answer
 from coderoom.runs.pages.compare import compare_page
 from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
@@ -125,6 +126,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if place == "compare/":
                 self._send(200, compare_page(journal, parse_qs(query).get("run", [])), "text/html")
+                return
+            if place.startswith("batches/"):
+                below = place.removeprefix("batches/")
+                text, media_type = batches_answer(journal.path, below, parse_qs(query).get("batch", []))
+                self._send(200, text, media_type)
                 return
             if place.endswith("/now"):
                 now = now_html(journal, journal.find(unquote(place.removesuffix("/now"))))

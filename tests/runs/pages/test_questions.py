@@ -1,8 +1,9 @@
-"""Ten questions that people have about their runs (docs/runs.md): each is answered within four clicks."""
+"""A dozen questions that people have about their runs (docs/runs.md): each is answered within four clicks."""
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from coderoom.runs import Journal, Step
-from tests.support.browser import browsing, serving, visiting
+from tests.support.browser import browsing, faults_of, serving, visiting
 from tests.support.commands import coderoom, recording
 
 MOST = 4
@@ -57,6 +58,9 @@ def add_run(journal: Journal, name: str, codes: list[tuple[str, str, str]], **fa
         blocks = [{"language": "python", "code": code}]
         said = f"Attempt.\n\n```python\n{code}\n```"
         add("message", {"type": "CodeGenerationEvent", "content": said, "retry_attempt": at, "code_blocks": blocks})
+        if facts.get("approved_by"):
+            answer = {"approved": True, "reason": "Approved.", "by": facts["approved_by"]}
+            add("approval", answer, seconds=1.0, request={"code": said})
         refused = [{"host": "evil.example", "port": 443, "why": "it is not among the hosts"}] * ("evil" in code)
         ran = {"outcome": outcome, "output": output, "artifacts": [], "network": refused}
         add("code", ran, seconds=0.5, request={"blocks": [["python", code]]})
@@ -74,12 +78,12 @@ def add_run(journal: Journal, name: str, codes: list[tuple[str, str, str]], **fa
 
 @pytest.mark.slow
 @pytest.mark.browser
-async def test_ten_questions_take_four_clicks_at_most(tmp_path: Path) -> None:
+async def test_a_dozen_questions_take_four_clicks_at_most(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     good, bad = ("total = sum(values)", "6", "ok"), ("total = sum(valuess)", "NameError: valuess", "error")
     add_run(journal, "broke", [good, bad], cost_usd=0.02, seconds=8.0)
     add_run(journal, "fetches", [("import urllib  # evil", "refused", "error"), good], cost_usd=0.03, seconds=8.0)
-    add_run(journal, "dear", [bad], cost_usd=0.5, seconds=4.0)
+    add_run(journal, "dear", [bad], cost_usd=0.5, seconds=4.0, approved_by="Ann")
     journal.catch_up()
     with serving(journal) as url:
         async with browsing() as browser, visiting(browser, 1280, "light") as page:
@@ -135,6 +139,30 @@ async def test_ten_questions_take_four_clicks_at_most(tmp_path: Path) -> None:
             await by.click(page.get_by_role("link", name="request 6"))
             await expect(page.locator("#request-6 .conversation")).to_contain_text("sum(valuess)")
 
+            # The runs one after the other, as the list has them.
+            await by.begin()
+            await by.open("broke")
+            await page.keyboard.press("h")
+            await expect(page.get_by_role("navigation", name="The list of runs")).to_contain_text("2 of 3")
+
+            # Which runs of this team failed today?
+            await by.begin()
+            for name, chosen in (("team", "code-act"), ("outcome", "not ok"), ("began", "today")):
+                await by.click(page.locator(f"select[name={name}]"))
+                await page.locator(f"select[name={name}]").select_option(chosen)
+            await expect(page.locator("#runs tbody tr")).to_have_count(2)
+            await by.click(page.get_by_role("link", name="Task of dear"))
+
+            # Who approved this code, and when?
+            await by.begin()
+            await by.open("dear")
+            await by.click(outline.get_by_role("link", name="allowed"))
+            asked = page.locator(".entry:target")
+            await expect(asked).to_contain_text("The code was allowed by Ann")
+            [step] = [step for step in journal.steps("dear") if step.kind == "approval"]
+            done = datetime.fromtimestamp(step.at).astimezone()
+            await expect(asked.locator("time")).to_contain_text(f"{done:%H:%M:%S}")
+
             # Where did the time go?
             await by.begin()
             await by.open("broke")
@@ -165,11 +193,43 @@ async def test_questions_about_two_batches(tmp_path: Path) -> None:
         await worse.get_by_role("link").last.click()
         await expect(page.get_by_text("not passed").first).to_be_visible()
 
-        # Why have items not passed?
-        await page.goto((tmp_path / "b" / "index.html").as_uri())
-        await page.locator(".reasons summary").first.click()
-        await page.locator(".reasons").get_by_role("link", name="item-0").click()
-        await expect(page.get_by_text("not passed").first).to_be_visible()
+        # The same, from the list of runs, which knows the batches.
+        journal = Journal(tmp_path / "journal")
+        with serving(journal) as url:
+            by = Clicks(page, url)
+            await by.begin()
+            await by.click(page.get_by_role("link", name="Batches"))
+            for at in (0, 1):
+                await by.click(page.get_by_role("checkbox").nth(at))
+            await by.click(page.get_by_role("button", name="Compare two batches"))
+            assert await faults_of(page) == []
+            await expect(worse).to_contain_text("item-0")
+            await worse.get_by_role("link").last.click()
+            await expect(page.get_by_text("not passed").first).to_be_visible()
+            await page.get_by_role("link", name="Batches").click()
+            assert await faults_of(page) == []
+
+            # The items one after the other, as the table has them.
+            await page.get_by_role("link", name="/b").click()
+            await page.locator("#table").get_by_role("link", name="item-0").click()
+            listed = page.get_by_role("navigation", name="The list of runs")
+            await expect(listed).to_contain_text("1 of 2")
+            await page.keyboard.press("l")
+            await expect(listed).to_contain_text("2 of 2")
+            await listed.get_by_role("link", name="previous run").click()
+            await expect(listed).to_contain_text("1 of 2")
+            await expect(listed.get_by_role("link", name="previous run")).to_be_disabled()
+            assert await faults_of(page) == []
+
+            # Why have items not passed?
+            await by.begin()
+            await by.click(page.get_by_role("link", name="Batches"))
+            await by.click(page.get_by_role("link", name="/b"))
+            await by.click(page.locator(".reasons summary").first)
+            await by.click(page.locator(".reasons").get_by_role("link", name="item-0"))
+            await expect(page.get_by_text("not passed").first).to_be_visible()
+        journal.close()
+
         # Its scripts are beside it.
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()

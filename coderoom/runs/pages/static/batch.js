@@ -128,6 +128,16 @@ addEventListener("keydown", event => {
   }
 });
 
+// The page of a run leads to the next one of the table.
+const mostKept = 2000;
+document.addEventListener("click", event => {
+  const link = event.target.closest("#table a, #grid a");
+  if (!link) return;
+  const links = (link.closest("#grid") ? runs : shown).filter(run => run.paged).map(run => new URL(run.link.href, location).href);
+  const begin = Math.max(0, links.indexOf(link.href) - mostKept / 2);
+  sessionStorage.setItem("runs", JSON.stringify(links.slice(begin, begin + mostKept)));
+});
+
 // --- Saving what the table shows ---
 
 const saved = ["id", "repeat", "status", "outcome", "checked_by", "can_be_fooled", "seconds", "tokens", "cost_usd", "why", "tags", "run"];

@@ -121,12 +121,35 @@ one(".find").addEventListener("keydown", event => {
   if (event.key === "Enter" && event.shiftKey) { event.preventDefault(); show(-1); }
 });
 
+// The runs before and after this one in the list that led here
+const runs = JSON.parse(globalThis.sessionStorage?.getItem("runs") ?? "[]"), place = runs.indexOf(location.href.replace(/#.*/, ""));
+const beside = by => place >= 0 && runs[place + by];
+function neighbours() {
+  const nav = document.createElement("nav");
+  nav.className = "neighbours";
+  nav.setAttribute("aria-label", "The list of runs");
+  for (const [by, sign, name] of [[-1, "\u2039", "previous run"], [1, "\u203a", "next run"]]) {
+    const link = document.createElement("a");
+    if (beside(by)) link.href = beside(by);
+    link.setAttribute("role", "link");
+    link.setAttribute("aria-label", name);
+    if (!beside(by)) link.setAttribute("aria-disabled", true);
+    link.textContent = sign;
+    nav.append(link);
+  }
+  nav.children[0].after(` ${place + 1} of ${runs.length} `);
+  one(".bar").append(nav);
+}
+if (place >= 0) neighbours();
+
 // Keys and buttons
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   const keys = {
     j: () => step(1),
     k: () => step(-1),
+    h: () => { if (beside(-1)) location.assign(beside(-1)); },
+    l: () => { if (beside(1)) location.assign(beside(1)); },
     n: () => { numbered = !numbered; number(); },
     o: () => {
       const inner = [...(document.activeElement.closest(".entry")?.querySelectorAll("details") ?? [])];

@@ -5,9 +5,16 @@ document.addEventListener("htmx:configRequest", event => {
   for (const name of Object.keys(given)) if (!given[name]) delete given[name];
 });
 document.addEventListener("keydown", event => {
-  if (event.key !== "/" || event.target.matches("#filter *")) return;
+  const search = document.querySelector("#q");
+  if (event.key !== "/" || !search || event.target.matches("#filter *")) return;
   event.preventDefault();
-  document.querySelector("#q").focus();
+  search.focus();
+});
+// The page of a run leads to the next one of the list.
+document.addEventListener("click", event => {
+  if (!event.target.closest("td.task a")) return;
+  const links = Array.from(document.querySelectorAll("td.task a"), link => link.href);
+  sessionStorage.setItem("runs", JSON.stringify(links));
 });
 function choose() {
   const button = document.querySelector("#compare button");
