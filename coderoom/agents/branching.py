@@ -30,6 +30,7 @@ from coderoom.agents.base import NOT_KEPT, CodingAgent, CodingAgentConfig
 from coderoom.agents.branch_judges import BranchJudge, Candidate, Mark, by_outcome
 from coderoom.agents.code_runner import CodeRunner
 from coderoom.agents.inverses import Undone
+from coderoom.agents.replay import keeps_cut_code
 from coderoom.agents.variations import MOST_BRANCHES, Variation, VariationConfig, variations_of
 from coderoom.approval import ApprovalRequest, ApprovalResponse, ask_approval
 from coderoom.errors import RequestError
@@ -257,11 +258,13 @@ class BranchingAgent(CodingAgent[TurnT]):
     def goes_on_after_cut(self) -> bool:
         """Whether a turn that was cancelled stays in the conversation, with what its code has done.
 
-        It does if the model was asked, and not if code was cut off: nobody knows what that has left behind, so that a
-        team puts the agent back to before the turn.
+        It does if the model was asked and no code was cut off, of which nobody knows what it has left behind. In a chat
+        the latter stays, too, as long as the session does. If not, a team puts the agent back to before the turn.
         """
         last = self._runner.last_attempt
-        return bool(self._taken) and (last is None or last.outcome is not Outcome.CANCELLED)
+        if last is not None and last.outcome is Outcome.CANCELLED and (last.state_lost or not keeps_cut_code.get()):
+            return False
+        return bool(self._taken)
 
     async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
         """Say something, in a branch when all branches have ended."""

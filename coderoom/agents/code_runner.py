@@ -141,7 +141,7 @@ class CodeRunner:
         try:
             result = await self._run(selection.blocks, cancellation_token, on_output, context)
         except asyncio.CancelledError:
-            known = self._interrupted
+            known = self.past.known_of_cut(selection.blocks, self._interrupted)
             done = PastCell(blocks=list(selection.blocks), outcome=Outcome.CANCELLED, calls=list(self.records))
             self._remember(done, known.state_lost)
             self.last_attempt = replace(self._to_attempt(number, selection, known), edited=is_edited)

@@ -6,25 +6,31 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from pydantic import Field, TypeAdapter
 
-from coderoom._util.autogen import acting_as
+from coderoom._util.autogen import acting_as, current_agent
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import await_with_token
 from coderoom.agents.inverses import Made
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, ExecutionResult, RecordedCall
-from coderoom.steps import branch, cell, runs_again
+from coderoom.steps import branch, cell, find_now, keep_step, runs_again
 
 if TYPE_CHECKING:
     from coderoom.contracts import Executor  # It imports the judge.
 
+keeps_cut_code: Final[ContextVar[bool]] = ContextVar("coderoom_keeps_cut_code", default=False)
+"""Whether what code has done that a cancellation ends stays, as in a chat: its person says how to go on.
+
+Elsewhere, a team puts the agent back to before its turn.
+"""
 _BEGINNING = 500
 _SHOWN = 200
 _RUN_AGAIN = (
@@ -231,6 +237,19 @@ class SessionPast:
         """The code whose results are known if it is these blocks, and the last of it."""
         last = self.known[-1][-1] if self.known else None
         return last if last is not None and last.blocks == list(blocks) else None
+
+    def known_of_cut(self, blocks: Sequence[CodeBlock], result: ExecutionResult) -> ExecutionResult:
+        """What is known of code that a cancellation has ended; in a resumed run, what was known of it then."""
+        if not keeps_cut_code.get():
+            return result
+        request = {"blocks": [[block.language, block.code] for block in blocks]}
+        if (found := find_now("cut", request)) is None:
+            keep_step("cut", request, dump_result(result), 0.0)
+            return result
+        cut = PastCell(blocks=list(blocks), outcome=Outcome.CANCELLED)
+        self.known.append(("", branch.get(), current_agent(), cut))
+        self.made.append(Made.now((known := load_result(found)).calls))
+        return known
 
     def take_made(self, begin: int) -> list[Made]:
         """Take the calls from a place on."""

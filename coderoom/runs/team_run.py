@@ -29,6 +29,7 @@ from coderoom._util.autogen import (
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import HumanApprovedAgent, ReviewerAgent
 from coderoom.agents.base import CodingAgent
+from coderoom.agents.replay import keeps_cut_code
 from coderoom.approval import ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import (
@@ -299,7 +300,8 @@ async def run_team(
         owns_process: Whether the process does nothing else. Then no child process outlives the run, whatever executor
             started it, and a signal ends the process even if an agent does not end.
         budget: What the run may use. Its time also ends a request or code in the middle.
-        close: Whether to close the team at the end. An open one goes on with its conversation and its sessions.
+        close: Whether to close the team at the end. An open one goes on with its conversation and its sessions, also
+            after a cancellation.
         log: The run's part of the journal; `None`: it is not kept.
         observers: Who else sees the steps of the run, such as a recorder.
         token: Ends the run cleanly, so that it is recorded as `cancelled`; `None`: SIGINT and SIGTERM do.
@@ -335,6 +337,7 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
+            _keeping_cut_code(not close),
             watching(team),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(
@@ -406,6 +409,15 @@ async def close_team(team: Team) -> None:
     for close in closers_of(team):
         with suppress(Exception):
             await close()
+
+
+@contextmanager
+def _keeping_cut_code(keeps: bool) -> Iterator[None]:
+    before = keeps_cut_code.set(keeps)
+    try:
+        yield
+    finally:
+        keeps_cut_code.reset(before)
 
 
 @contextmanager

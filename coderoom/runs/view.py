@@ -18,6 +18,7 @@ from rich.tree import Tree
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
+from coderoom.approval.human import standing_yes
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL, show_isolation
@@ -128,6 +129,8 @@ class RunView:
     def tell(self, told: Entry) -> None:
         """Show an entry."""
         if isinstance(told, Streamed):
+            if self._held is not None and told.source == self._held.source:  # It runs without a question.
+                self._release()
             self._stream(told)
             return
         if (entry := self._folding.fold(told)) is None or (self._tasks_elsewhere and self._is_task(entry)):
@@ -136,7 +139,9 @@ class RunView:
         self._release()
         if self._live is not None:
             self._live.refresh()
-        if isinstance(entry, Code) and self._record and entry.source in self._record.asks:
+        standing = standing_yes.get()
+        is_asked = standing is None or not standing.reason
+        if isinstance(entry, Code) and self._record and entry.source in self._record.asks and is_asked:
             self._held = entry  # A question may show its code.
         elif isinstance(entry, Branching):
             self._show_branches(entry)

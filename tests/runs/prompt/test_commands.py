@@ -257,23 +257,34 @@ def test_at_a_terminal_ctrl_c_ends_a_persons_code_and_commands_wait_for_it(chats
         screen.end()
 
 
-def test_a_task_that_ctrl_c_has_ended_is_undone_after_a_look_at_the_session(chats: Chats) -> None:
-    loop = "```python\nx = 0\nopen('b.txt', 'w').close()\nwhile True: pass\n```"
-    screen = Screen(chats.path, [*SETS, loop])
+ENDLESS = "while True: pass"
+DEAF = "import itertools, collections\ncollections.deque(itertools.repeat(0), maxlen=0)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "left", "restored"),
+    [(ENDLESS, "x  int  0", "conversation, variables and files."), (DEAF, "x  int  41", "conversation and files.")],
+)
+def test_a_task_that_ctrl_c_has_ended_is_undone_after_a_look_at_the_session(
+    chats: Chats, loop: str, left: str, restored: str
+) -> None:
+    code = f"```python\nx = 0\nopen('b.txt', 'w').close()\n{loop}\n```"
+    screen = Screen(chats.path, [*SETS, code])
     try:
         screen.type("Set x.", "Enter")
         screen.until("It is set.")
         screen.type("Loop.", "Enter")
         screen.until(lambda: (chats.path / "w" / "b.txt").exists())
         screen.type("C-c")
-        screen.until("cancelled")
+        screen.until("cancelled ·")
         screen.type("/vars", "Enter")
-        screen.until("int")
+        screen.until(left)
+        assert ("runs the code of earlier tasks again" in screen.text) is (loop is DEAF)
         screen.type("/undo", "Enter")
-        screen.until("As before the task 'Loop.': conversation and files.")
+        screen.until(f"As before the task 'Loop.': {restored}")
         assert not (chats.path / "w" / "b.txt").exists()
         assert (chats.path / "w" / "a.txt").read_text() == "one\n"
         screen.type("/vars", "Enter")
-        screen.until(lambda: screen.text.count("x  int  41") == 2)
+        screen.until(lambda: screen.text.count("x  int  41") == 1 + (loop is DEAF))
     finally:
         screen.end()

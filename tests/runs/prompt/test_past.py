@@ -142,12 +142,12 @@ def test_a_chat_goes_on_after_a_task_that_was_ended_and_a_good_one(tmp_path: Pat
             os.write(ours, b"Look.\nLoop.\n")
             shown = _until(process.stdout, "has begun")
             process.send_signal(signal.SIGINT)
-            shown += _until(process.stdout, "runs the code of earlier tasks again")
+            shown += _until(process.stdout, "cancelled ·")
             os.write(ours, b"Set x.\n/apply\n/exit\n")
             shown += process.stdout.read()
         os.close(ours)
         assert "x is 41" in shown, shown
-        assert "gave 'was there: False' before" in str(server.requests[-1].body["messages"])
+        assert "The script was stopped from outside. Its output until then was:\\nhas begun" in service.asked()
         assert Journal(tmp_path / "journal").find("last").outcome == "ok"
         (tmp_path / "work" / "f").unlink()  # So that the first code comes out as it did first.
         assert "x is now 41" in service.chat("--continue", lines="Show x.\n")
