@@ -245,6 +245,8 @@ class BlocksRun:
                 self._lost = lost or cell.result().state_lost
                 self._lacks_names = self._editing and (self._lacks_names or self._lost)
                 results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))
+            else:  # It was ended with its session.
+                results.append(ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE, state_lost=self._in_session))
             raise
         try:
             result = self._worded(cell.result(), is_kept=True)
