@@ -21,6 +21,7 @@ from coderoom._util.files import open_folder, write_inside
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+_MOST_MISFITS: Final = 1_000
 # Characters that a terminal does not show although Python counts them as printable, or knows nothing of them.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
@@ -99,6 +100,8 @@ def in_dollars(cost: float) -> str:
 
 def misfits(error: ValidationError) -> str:
     """What does not fit a model of pydantic, in words."""
+    if (count := error.error_count()) > _MOST_MISFITS:  # To list them takes long.
+        return f"{count:,} fields or values do not fit"
     found = []
     for each in error.errors(include_url=False)[:3]:
         place, why = ".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")

@@ -42,6 +42,13 @@ _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
 _UNREAD_LOOKS: Final = 6
 _SMALL: Final = 256 * 1024
+_LITTLE: Final = 16 * 1024
+_MOST_VALUES: Final = {b",": 1_000_000, b"[": 250_000, b"{": 250_000, b":": 100_000}
+_MOST_TEXTS: Final = 400_000
+_OVERFULL: Final = (
+    f"The JSON of a request may have at most {_MOST_VALUES[b',']:,} values, {_MOST_VALUES[b'[']:,} lists, as many "
+    f"objects, {_MOST_VALUES[b':']:,} fields, and {_MOST_TEXTS:,} texts."
+)
 _MOST_CONNECTIONS: Final = 8_192
 _MOST_QUEUED: Final = 2_048
 _MOST_BEGUN: Final = 4
@@ -188,6 +195,9 @@ class Guard:
             why = f"Requests that are sent together may have at most {self.most_held:,} bytes."
             await failure(429, why, **{"Retry-After": "1"})(scope, receive, send)
             return
+        if is_overfull(body):
+            await failure(413, _OVERFULL)(scope, receive, send)
+            return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
@@ -250,6 +260,21 @@ class _Impatient(H11Protocol):
         super().connection_lost(exc)
         if hasattr(self, "_next_look"):
             self._next_look.cancel()
+
+
+def is_overfull(data: bytes | bytearray) -> bool:
+    """Whether JSON has so many values that to read it would take the time of others: the interpreter does it at once.
+
+    This takes as long as to copy the data a few times.
+    """
+    marks = {**_MOST_VALUES, b'"': _MOST_TEXTS}
+    if len(data) < _LITTLE or all(data.count(each) <= most for each, most in marks.items()):
+        return False
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # Each quote that is left begins or ends a text.
+    if plain.count(b'"') > 2 * _MOST_TEXTS:
+        return True
+    outside = b"".join(plain.split(b'"')[::2])
+    return any(outside.count(each) > most for each, most in _MOST_VALUES.items())
 
 
 def failure(status: int, message: str, code: str | None = None, **headers: str) -> JSONResponse:

@@ -263,9 +263,63 @@ def test_text_that_is_no_unicode_gets_an_answer(url: str) -> None:
         client.delete(path)
         _, inside = e2b_sandbox(client)
         wanted = json.dumps({"code": "1", "context_id": "\ud800"})
+        named = client.post("/sandboxes", content=json.dumps({"templateID": "\ud800"}), headers=of_json)
+        assert named.status_code == 404
         answer = httpx.post(f"{url}/execute", content=wanted, headers={**inside, **of_json})
         assert (answer.status_code, "\ud800" in answer.json()["message"]) == (404, True)
         client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+@pytest.mark.slow
+def test_json_of_more_values_than_can_be_read_in_a_moment_is_refused_and_text_is_not(url: str) -> None:
+    of_json = {"Content-Type": "application/json"}
+    lists = b'{"code": "1", "options": ' + b"[" + b"[]," * 300_000 + b"[]]}"
+    fields = b"{" + b",".join(b'"%d":1' % number for number in range(150_000)) + b"}"
+    texts = b'{"code": "1", "options": [' + b'"",' * 500_000 + b'""]}'
+    code = json.dumps({"code": f"len({'[{:,}, a]' * 500_000!r})  # " + '\\"' * 500_000}).encode()
+    with client_of(url) as client:
+        for body in (lists, fields, texts):
+            for path in ("/v1/run", "/sandboxes", "/run_code"):
+                assert client.post(path, content=body, headers=of_json).status_code == 413, body[:20]
+        assert client.post("/v1/run", content=code, headers=of_json).json()["value"] == 4_500_000
+        _, inside = e2b_sandbox(client)
+        stream = {**inside, "Content-Type": "application/connect+json"}
+        framed = struct.pack(">BI", 0, len(lists)) + lists
+        answer = httpx.post(f"{url}/process.Process/StreamInput", content=framed, headers=stream)
+        assert json.loads(answer.content[5:])["error"]["code"] == "resource_exhausted"
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+def test_what_is_sent_to_a_pipe_that_nobody_reads_is_refused(url: str) -> None:
+    with client_of(url) as client:
+        _, inside = e2b_sandbox(client)
+        httpx.post(f"{url}/execute", json={"code": "import os; os.mkfifo('pipe')"}, headers=inside, timeout=30)
+        answer = httpx.post(f"{url}/files", params={"path": "pipe"}, content=b"x", headers=inside, timeout=30)
+        assert answer.status_code == 400
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+@pytest.mark.slow
+def test_snapshots_and_forks_at_once_keep_the_limits_and_are_given_back(url: str) -> None:
+    def ask(number: int) -> int:
+        with client_of(url, "small") as client:
+            path = f"/sandboxes/{source}/{'fork' if number % 2 else 'snapshots'}"
+            return client.post(path, json={"count": 3} if number % 2 else {}).status_code
+
+    with client_of(url, "small") as small, client_of(url) as one:
+        source = small.post("/sandboxes", json={}).json()["sandboxID"]
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(ask, range(16)))
+        assert set(answers) == {201, 429}
+        assert len(small.get("/snapshots").json()) <= 1
+        for each in small.get("/snapshots").json():
+            assert small.post(f"/v1/sandboxes/{each['snapshotID']}/run", json={"code": "1"}).status_code == 404
+            assert small.delete(f"/templates/{each['snapshotID']}").status_code == 204
+        for each in small.get("/sandboxes").json():
+            assert small.delete(f"/sandboxes/{each['sandboxID']}").status_code == 204
+        metrics = one.get("/metrics").text
+    for gauge in ("sandboxes", "sessions", "memory_bytes", "disk_bytes"):
+        assert f'coderoom_{gauge}{{tenant="small"}} 0\n' in metrics
 
 
 def test_programs_count_as_memory_of_their_tenant(url: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from coderoom.integrations.http import Json
+from coderoom.integrations.http import Json, is_overfull
 from coderoom.integrations.service.failures import failure_of
 from coderoom.integrations.service.streams import kept_alive
 
@@ -130,7 +130,10 @@ async def messages_of(request: Request, kind: type[M]) -> AsyncGenerator[M]:
             end = _HEAD.size + size
             if len(buffer) < end:
                 break
-            yield kind.model_validate_json(bytes(buffer[_HEAD.size : end]))
+            message = bytes(buffer[_HEAD.size : end])
+            if is_overfull(message):
+                raise RpcError("resource_exhausted", "a message of a stream has too many values")
+            yield kind.model_validate_json(message)
             del buffer[:end]
     if buffer:
         raise RpcError("invalid_argument", "the stream ends within a message")

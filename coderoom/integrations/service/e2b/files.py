@@ -10,6 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from importlib.resources import files as resources
 from typing import Any, Final
 
+from coderoom.integrations.http import is_overfull
 from coderoom.integrations.service.boxes import KeptSession
 from coderoom.integrations.service.e2b.connect import Facts, RpcError
 from coderoom.sandbox import Process
@@ -55,9 +56,19 @@ class Helper:
 
     async def answer(self) -> Facts:
         """Wait for an answer."""
+        return self._read(await self.receive())
+
+    async def whole_answer(self) -> bytes:
+        """Wait for an answer that nobody here reads, since it can be long."""
+        data = await self.receive()
+        if data.startswith(b'{"error"'):
+            self._read(data)
+        return data
+
+    def _read(self, data: bytes) -> Facts:
         try:
-            found = json.loads(await self.receive())
-        except ValueError:
+            found = None if is_overfull(data) else json.loads(data)
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise RpcError("unavailable", _BROKEN)
@@ -130,6 +141,16 @@ class Files:
         """
         async with self._helper() as helper:
             return await helper.ask(op, **facts)
+
+    async def list(self, **facts: Any) -> bytes:
+        """What is in a folder, as JSON.
+
+        Raises:
+            RpcError: It was refused.
+        """
+        async with self._helper() as helper:
+            await helper.send(json.dumps({"op": "list", **facts}).encode())
+            return await helper.whole_answer()
 
     async def read(self, path: str) -> AsyncGenerator[bytes]:
         """An empty part once the file is found, then its parts.

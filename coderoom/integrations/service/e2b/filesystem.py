@@ -14,10 +14,11 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from coderoom.errors import RequestError
 from coderoom.integrations.http import Json
+from coderoom.integrations.service.e2b.code import CutOffError, CutOffResponse
 from coderoom.integrations.service.e2b.connect import E2BRoute, Facts, RpcError, message_of, stream_response
 from coderoom.integrations.service.e2b.files import Helper
 from coderoom.integrations.service.e2b.process import check_user
@@ -54,11 +55,14 @@ def make_files() -> APIRouter:
 
         async def content() -> AsyncGenerator[bytes]:
             with sandbox.box:
-                async with aclosing(parts):
-                    async for part in parts:
-                        yield part
+                try:
+                    async with aclosing(parts):
+                        async for part in parts:
+                            yield part
+                except RpcError as error:  # The rest cannot be read.
+                    raise CutOffError from error
 
-        return StreamingResponse(content(), media_type="application/octet-stream", headers=headers)
+        return CutOffResponse(content(), media_type="application/octet-stream", headers=headers)
 
     @routes.post("/files")
     async def upload(request: Request, path: str = "") -> Response:
@@ -127,7 +131,15 @@ def make_filesystem() -> APIRouter:
     answers("MakeDir", "make_dir", "path")
     answers("Move", "move", "source", "destination")
     answers("Remove", "remove", "path")
-    answers("ListDir", "list", "path", "depth")
+
+    @routes.post("/ListDir")
+    async def list_folder(request: Request) -> Response:
+        sandbox = sandbox_of(request)
+        check_user(request)
+        message = await message_of(request, _Message)
+        with sandbox.box:
+            found = await sandbox.files.list(**message.model_dump(include={"path", "depth"}))
+        return Response(found, media_type="application/json")
 
     async def watch(request: Request) -> tuple[E2BSandbox, str, Helper]:
         sandbox = sandbox_of(request)

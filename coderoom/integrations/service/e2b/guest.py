@@ -165,7 +165,9 @@ class Files:
                 raise RefusedError("invalid_argument", "path '%s' is a directory" % path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             is_new = not os.path.exists(path)
-            with open(path, "wb", buffering=0) as file:
+            with open(path, "wb", buffering=0, opener=_open_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not path.startswith("/dev/"):
+                    raise RefusedError("invalid_argument", "path '%s' is not a file" % path)
                 while part:
                     part = left = receive()
                     while left:
@@ -295,6 +297,10 @@ class Watch:
             except OSError:
                 pass
         answer({"event": event})
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # A pipe that nobody reads is refused.
 
 
 @functools.lru_cache(maxsize=64)

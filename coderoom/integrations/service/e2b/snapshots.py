@@ -151,7 +151,7 @@ class Snapshots:
         peers = self.boxes.peers
         owner = peers.owner_of({"headers": [], "method": "", "path": text})
         if owner == peers.owner:
-            query = f"name={quote(text, '')}".encode()
+            query = f"name={quote(text, '', errors='replace')}".encode()
             asked = {**scope, "method": "GET", "path": "/snapshots", "query_string": query}
             found = [each for answer in await peers.answers(asked) for each in answer["found"]]
             newest = max(found, key=lambda each: float(each["made"]), default=None)
