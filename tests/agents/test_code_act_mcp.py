@@ -262,6 +262,7 @@ def test_the_command_line_runs_it_and_leaves_nothing(tmp_path: Path, log: Path) 
     assert os.getpid() not in servers(log)
 
 
+@pytest.mark.slow
 async def test_a_server_hints_at_effects(actor: MakeActor, log: Path) -> None:
     code = "print(count('apples'))\n"
     for call in ("take_out('apples')", "photograph()"):

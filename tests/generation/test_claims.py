@@ -135,6 +135,7 @@ async def test_nothing_is_expected_beside_an_error(runner: TestRunner) -> None:
     assert await vacuous_tests([silent, fails], spec.name, spec.outputs.type, runner) == []
 
 
+@pytest.mark.slow
 def test_replies_without_content() -> None:
     for text in REPLIES:
         assert not [each for each in listed(text, TESTS_KEYS, "f") or () if isinstance(each, dict)], text[:80]

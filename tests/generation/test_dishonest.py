@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import textwrap
 
@@ -109,16 +110,26 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", some(DISHONEST, "forges the end", "makes one two in its parent"))
-async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
+def named(code: str, old: str, new: str) -> str:
+    """The code with another name of its function; `f'...'` is no name."""
+    return re.sub(rf"(?<=['\"]){old}(?=['\"])|\b{old}\b(?!['\"])", new, code)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("part", range(10))
+async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, part: int) -> None:
+    """Each program has several of them, and a function that must pass."""
     secret = f"SECRET-{secrets.token_hex(8)}"
+    names = [*DISHONEST][part::10]
+    sources = {f"f{n}": named(source_of(DISHONEST[name]), "f", f"f{n}") for n, name in enumerate(names)}
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(2)]
-    sources = {"g": HONEST, "f": source_of(DISHONEST[name])}
-    tests = freeze({"f": expectations(secret), "g": honest})
-    results = await hasty.run(sources, tests)
-    assert [each.passed for each in results if each.function == "f"] == [False] * 3
-    assert all(each.why for each in results if not each.passed)
-    assert [each.passed for each in results if each.function == "g"] == [True] * 2
+    tests = dict.fromkeys(sources, expectations(secret))
+    results = await hasty.run({"g": HONEST, **sources}, freeze({**tests, "g": honest}))
+    assert [each.passed for each in results if each.function == "g"] == [True] * 2, names
+    for name, function in zip(names, sources, strict=True):
+        told = [each for each in results if each.function == function]
+        assert [each.passed for each in told] == [False] * 3, name
+        assert all(each.why for each in told), name
 
 
 @pytest.fixture
@@ -127,14 +138,27 @@ def median_tests() -> FrozenTests:
     return freeze({name: [FunctionTest.model_validate(each) for each in several] for name, several in cases.items()})
 
 
-@pytest.mark.parametrize("name", some(AT_CALL, "patches whoever asks"))
-async def test_a_median_that_cheats_when_it_is_called(hasty: TestRunner, median_tests: FrozenTests, name: str) -> None:
-    results = await hasty.run({"roman": ROMAN, "median": source_of_median(AT_CALL[name])}, median_tests)
-    assert not all(each.passed for each in results if each.function == "median")
-    assert all(each.passed for each in results if each.function == "roman")
+QUICK = ["patches whoever asks"]
+LATER = [name for name in AT_CALL if name not in QUICK]
 
 
-@pytest.mark.parametrize("name", some(AT_LOAD, "exits", "takes the name of the module"))
+@pytest.mark.parametrize(
+    "names", [QUICK, *(pytest.param(LATER[n::12], marks=pytest.mark.attack) for n in range(12))], ids=range(13)
+)
+async def test_a_median_that_cheats_when_it_is_called(
+    hasty: TestRunner, median_tests: FrozenTests, names: list[str]
+) -> None:
+    sources = {
+        f"media{n}": named(source_of_median(AT_CALL[name]), "median", f"media{n}") for n, name in enumerate(names)
+    }
+    tests = dict.fromkeys(sources, median_tests.tests["median"])
+    results = await hasty.run({"roman": ROMAN, **sources}, freeze({**tests, "roman": median_tests.tests["roman"]}))
+    assert all(each.passed for each in results if each.function == "roman"), names
+    for name, function in zip(names, sources, strict=True):
+        assert not all(each.passed for each in results if each.function == function), name
+
+
+@pytest.mark.parametrize("name", some(AT_LOAD, "takes the name of the module"))
 async def test_a_median_that_cheats_when_it_is_loaded(hasty: TestRunner, median_tests: FrozenTests, name: str) -> None:
     results = await hasty.run({"roman": ROMAN, "median": source_of_median(AT_LOAD[name])}, median_tests)
     assert not all(each.passed for each in results if each.function == "median")

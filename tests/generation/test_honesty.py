@@ -193,7 +193,6 @@ REPAIRS = {
         "changes a test to what always holds",
         "takes all tests away",
         "claims success",
-        "sets up another function",
         "changes tests of another function",
     ),
 )

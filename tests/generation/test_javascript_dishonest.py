@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator
@@ -13,7 +14,6 @@ from coderoom.generation import FunctionTest, JavaScriptLanguage, TestRunner, fr
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import test_of
-from .hostile import some
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
 
@@ -80,17 +80,22 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some(DISHONEST, "exits"))
-async def test_it_does_not_pass_and_harms_no_other(sandbox: Sandbox, name: str) -> None:
+@pytest.mark.attack
+@pytest.mark.parametrize("part", range(9))
+async def test_it_does_not_pass_and_harms_no_other(sandbox: Sandbox, part: int) -> None:
+    """Each program has four of them, and a function that must pass."""
     secret = f"SECRET-{secrets.token_hex(8)}"
+    names = [*DISHONEST][part::9]
+    sources = {f"f{n}": re.sub(r"\bf\b", f"f{n}", source_of(DISHONEST[name])) for n, name in enumerate(names)}
+    tests = dict.fromkeys(sources, expectations(secret))
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(2)]
-    sources = {"g": HONEST, "f": source_of(DISHONEST[name])}
     runner = TestRunner(sandbox, timeout=2, language=JavaScriptLanguage())
-    results = await runner.run(sources, freeze({"f": expectations(secret), "g": honest}))
-    assert [each.passed for each in results if each.function == "f"] == [False] * 3
-    assert all(each.why for each in results if not each.passed)
-    assert [each.why for each in results if each.function == "g" and not each.passed] == []
+    results = await runner.run({"g": HONEST, **sources}, freeze({**tests, "g": honest}))
+    assert [each.passed for each in results if each.function == "g"] == [True] * 2, names
+    for name, function in zip(names, sources, strict=True):
+        told = [each for each in results if each.function == function]
+        assert [each.passed for each in told] == [False] * 3, name
+        assert all(each.why for each in told), name
 
 
 HUNTER = """

@@ -95,6 +95,7 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
     arguments = ["--workspace", str(tmp_path / "work"), "--processes", "--local-network"]
     async with stdio(*arguments, cwd=tmp_path) as client:
@@ -425,6 +426,7 @@ def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(example)], cwd=tmp_path, env=environment(), check=True, timeout=60)
 
 
+@pytest.mark.slow
 async def test_a_folder_stays_as_it_is_until_the_changes_are_written(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

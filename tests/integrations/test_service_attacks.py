@@ -53,6 +53,7 @@ def test_the_server_imports_nothing_that_a_client_names(url: str) -> None:
         assert client.post("/v1/run", json={"code": "1", "options": known}).json()["outcome"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_limit_beyond_all_that_a_tenant_has_is_refused_and_not_counted(url: str) -> None:
     with client_of(url) as client:
         for _ in range(3):
@@ -216,6 +217,7 @@ async def test_a_thousand_requests_of_one_caller_do_not_come_before_one_of_anoth
     assert begun.index(1) < 100
 
 
+@pytest.mark.slow
 def test_files_of_checkpoints_count_until_they_are_given_back(url: str) -> None:
     with client_of(url) as client:
         box = client.post("/v1/sandboxes", json={}).json()["id"]

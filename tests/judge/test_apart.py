@@ -48,6 +48,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
             )
 
 
+@pytest.mark.slow
 async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
     files = {"test_cheat.py": suite, "data/expected.txt": "of tests"}

@@ -78,9 +78,8 @@ async def run(
     return sorted(results, key=lambda each: int(each.test))
 
 
-@pytest.mark.parametrize(
-    ("cases", "program"), [(HONEST, PROGRAM), pytest.param(OF_VARYING, VARYING, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("cases", "program"), [(HONEST, PROGRAM), (OF_VARYING, VARYING)])
 async def test_what_steps_are_for(
     runner: Judge, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str]
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_killed_batch_goes_on(tmp_path: Path) -> None:
     assert sum(answered.values()) <= 40 + 3 * 3  # What was on its way may be asked again.
 
 
+@pytest.mark.slow
 def test_what_is_not_checked_has_not_passed(tmp_path: Path) -> None:
     lines = [
         {"id": "empty", "task": "Say nothing.", "hint": ""},

@@ -133,6 +133,7 @@ def test_the_newest_reply_to_a_request_counts(tmp_path: Path) -> None:
     assert (journal.reply("key"), journal.reply("other")) == ({"content": "new"}, None)
 
 
+@pytest.mark.slow
 def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
     with OpenAIServer([FIRST, SECOND, Failure(401, message="Incorrect API key.")]) as server:
         failed = folder.run(*RUN, server=server)
@@ -178,6 +179,7 @@ def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
     assert (entry["state"], entry["facts"]["all_tests_passed"]) == ("ok", True)
 
 
+@pytest.mark.slow
 def test_the_limit_of_an_instruction_can_be_raised(folder: Folder) -> None:
     replies = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
     with OpenAIServer(replies) as server:

@@ -60,6 +60,7 @@ async def test_files_of_that_name_stay_and_figures_do_not_come_again(tmp_path: P
     assert after.artifacts == ()
 
 
+@pytest.mark.slow
 async def test_a_cell_that_fails_keeps_its_figures_too(drawing: Sandbox) -> None:
     result = await drawing.run("import matplotlib.pyplot as plt\nplt.plot([1])\n1 / 0")
     assert result.outcome is Outcome.ERROR

@@ -67,6 +67,7 @@ class TestSideBySide:
         assert len(result.calls) == 4
         assert not result.state_lost
 
+    @pytest.mark.slow
     async def test_many_more_than_are_done_at_a_time(self, sandbox: Sandbox) -> None:
         code = (
             "import asyncio\nfrom concurrent.futures import ThreadPoolExecutor\n"

@@ -209,6 +209,7 @@ class TestFromTheHostBackIn:
 
 
 class TestALife:
+    @pytest.mark.slow
     async def test_stubs_are_there_again_whatever_happened(self, sandbox: Sandbox) -> None:
         async with sandbox.session(functions=[plus, aadd]) as session:
             assert (await session.run("x = add(1, 1)\nx")).value == 2

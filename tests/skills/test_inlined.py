@@ -27,6 +27,7 @@ async def saved(skills: Skills) -> Skills:
     return skills
 
 
+@pytest.mark.slow
 async def test_a_cell_before_it_binds_the_names_that_are_imported_and_no_others(saved: Skills) -> None:
     code = "x = 1; from skills import (\n    area as round_area,\n    area,\n); y = round_area(1) - area(1)\nz = 3\n"
     found = await inline(saved, code)

@@ -434,6 +434,7 @@ def test_piped_input_answers_and_later_lines_are_left_alone() -> None:
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_the_last_line_needs_no_newline_and_the_end_of_input_is_a_no() -> None:
     answers, _ = run_script([30, 30], input="y")
     assert answers[0][0] is True

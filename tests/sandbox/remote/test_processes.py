@@ -55,6 +55,7 @@ async def test_signals_cells_beside_it_and_what_cannot_be_started(session: Sessi
         await session.connect(8000)
 
 
+@pytest.mark.slow
 async def test_it_ends_with_its_session() -> None:
     """Also if the session is closed before anything of the program was read, which several at once make likely."""
 
