@@ -124,7 +124,7 @@ def _row(name: str, folder: Path) -> str:
         return f'<tr><td></td><td colspan="9">{path_html(folder)}: {text_html(error)}</td></tr>'
     rate = "" if batch.rate is None else f"{batch.rate[0]:.1%} ({batch.rate[1]:.1%} to {batch.rate[2]:.1%})"
     texts = {
-        "last start": f'<span class="nowrap">{started}</span>',
+        "last start": started,
         "team": text_html(batch.settings["team_name"]),
         "model": text_html(models_of(batch.settings)),
         "folder": link,
@@ -136,7 +136,10 @@ def _row(name: str, folder: Path) -> str:
         "tokens": f"{batch.tokens:,}",
         "cost": in_dollars(batch.cost) if batch.cost else "",
     }
-    cells = "".join(f'<td data-label="{title}" dir="auto">{cell}</td>' for title, cell in texts.items())
+    cells = "".join(
+        f'<td data-label="{title}" dir="auto"{" class=task" * (title == "folder")}>{cell}</td>'
+        for title, cell in texts.items()
+    )
     cells += "".join(f'<td class="number" data-label="{title}">{cell}</td>' for title, cell in numbers.items())
     box = f'<input type="checkbox" name="batch" value="{name}" aria-label="compare {escape(str(folder))}">'
     return f'<tr><td class="choose">{box}</td>{cells}</tr>'

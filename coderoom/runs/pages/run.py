@@ -190,7 +190,7 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
         "isolation": text_html(facts.get("isolation")),
         "network": text_html(network_words(hosts)),
         "packages": _packages(facts.get("lock") or ""),
-        "files": _files(facts.get("files") or ()),
+        "files": _files(facts.get("files") or (), told.story.files),
         "id": f"<code>{text_html(entry.id)}</code>",
         "save as": _exports(entry) if live else "",
     }
@@ -256,8 +256,14 @@ def _without_tables(output: str, files: Sequence[_File]) -> str:
     return output
 
 
-def _files(files: Sequence[str]) -> str:
-    listed = "<br>".join(map(path_html, files))
+def _files(files: Sequence[str], places: Mapping[str, str]) -> str:
+    """The paths of the files that are left, with links to what was made of them in the story."""
+
+    def shown(path: str) -> str:
+        place = next((places[name] for name in places if f"/{path}".endswith(f"/{name}")), None)
+        return path_html(path) if place is None else f'<a href="#{place}">{path_html(path)}</a>'
+
+    listed = "<br>".join(map(shown, files))
     return f"<details><summary>{counted(len(files), 'file')}</summary>{listed}</details>" if len(files) > 1 else listed
 
 

@@ -40,13 +40,14 @@ def is_picture(artifact: Mapping[str, Any]) -> bool:
     return artifact["media_type"] in _PICTURES
 
 
-def file_html(artifact: Mapping[str, Any], data: bytes) -> str:
-    """A file by name and size, with what it shows, if the journal has its data."""
+def file_html(artifact: Mapping[str, Any], data: bytes, place: str = "") -> str:
+    """A file by name and size, with what it shows, if the journal has its data; `place` is its id in the page."""
     name, shown = artifact["name"], _shown(artifact, data) if data else ""
     line = f'{text_html(name)} <span class="dim">{artifact["size"]:,} bytes</span>'
+    at = f' id="{place}"' if place else ""
     if shown and artifact.get("position") is None and not is_picture(artifact):  # It was written, and not displayed.
-        return f'<details class="file"><summary>{line}</summary>{shown}</details>'
-    return f'<figure class="file">{shown}<figcaption>{line}</figcaption></figure>'
+        return f'<details{at} class="file"><summary>{line}</summary>{shown}</details>'
+    return f'<figure{at} class="file">{shown}<figcaption>{line}</figcaption></figure>'
 
 
 def _shown(artifact: Mapping[str, Any], data: bytes) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 from coderoom._util.text import counted, in_dollars
@@ -45,7 +45,6 @@ from coderoom.runs.story import (
     Words,
 )
 from coderoom.runs.tables import without_table
-from coderoom.sandbox import NetworkUse
 from coderoom.steps import MODEL
 
 FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
@@ -90,6 +89,7 @@ class StoryHtml:
         outline: Its outline.
         shown: The steps that have a place in it.
         places: For each agent, the steps that it told, with the ids of their turns.
+        files: The names of the files that code has made, with the ids of what they were at last.
         reviewer: Who gave the last verdict.
         unrun: What says, as HTML, that the last answer has code that was not run; empty if it has none.
         is_whole: Whether it has no branches that have not ended. Else it cannot be told further.
@@ -99,6 +99,7 @@ class StoryHtml:
         self.outline: list[Mark] = []
         self.shown: list[int] = []
         self.places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        self.files: dict[str, str] = {}
         self.reviewer = self.unrun = ""
         self.is_whole = True
         self._entry, self._steps, self._folding = entry, StepStory(), Folding()
@@ -198,7 +199,7 @@ class StoryHtml:
             case Cell(code=code, outcome=outcome):
                 style = "good" if outcome == "ok" else "bad"
                 self._mark(told, f"block {told.number}", style, outcome)
-                ended = self._ended(told.output, outcome, told.files, told.network)
+                ended = self._ended(told)
                 return f"<h3>block {told.number} {badge(outcome, style)}</h3>{self._code(code, told.language)}{ended}"
             case Progress():
                 return self._progress(told)
@@ -208,8 +209,8 @@ class StoryHtml:
                 return f"<p>{badge(word, style)}{FOOLED * told.can_be_fooled}</p>{folded_html(told.text)}"
             case Code(blocks=[_, *_]):
                 return self._attempt(told)
-            case Output(text=output, outcome=outcome):
-                return self._output(told, output, outcome)
+            case Output(outcome=outcome):
+                return self._output(told, outcome)
             case Approved(text=text, approved=approved):
                 style, word = ("good", "allowed") if approved else ("bad", "not allowed")
                 self._mark(told, word, style)
@@ -267,13 +268,13 @@ class StoryHtml:
         edited = ", edited by a person" if isinstance(told, Edit) else ""
         return f"<h3>attempt {told.number}{edited}</h3>{around}{shown}{self._difference(told.source, code)}"
 
-    def _output(self, told: Output, output: str, outcome: str) -> str:
+    def _output(self, told: Output, outcome: str) -> str:
         style = "good" if outcome == "ok" else "bad"
         mark = self._attempts.pop(told.source + told.branch, None) or self._mark(told, "output")
         mark.style, mark.outcome = style, outcome
         end = "" if told.ran else f" {text_html(told.end)}"
         calls = _calls(json.loads(told.facts.get(keys.CALLS, "[]")))
-        return f"<p>{badge(outcome, style)}{end}</p>{self._ended(output, outcome, told.files, told.network)}{calls}"
+        return f"<p>{badge(outcome, style)}{end}</p>{self._ended(told)}{calls}"
 
     def _branching(self, told: Branching) -> str:
         old, last = self._before.get(told.source, ""), dict[str, str]()
@@ -317,13 +318,13 @@ class StoryHtml:
         shown = f'<pre class="diff" tabindex="0">{marked}</pre>'
         return f'<details class="changes"{is_open}><summary>{words}</summary>{shown}</details>'
 
-    def _ended(
-        self, output: str, outcome: str, files: Sequence[Mapping[str, Any]], network: Sequence[NetworkUse]
-    ) -> str:
+    def _ended(self, told: Cell | Output) -> str:
         """What code has printed, with the files that it has shown in their places, and then all other files."""
-        style = "good" if outcome == "ok" else "bad"
+        output, network = told.output if isinstance(told, Cell) else told.text, told.network
+        style = "good" if told.outcome == "ok" else "bad"
         parts, begin = list[str](), 0
-        for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
+        files = sorted(told.files, key=lambda file: math.inf if file.get("position") is None else file["position"])
+        for number, file in enumerate(files, 1):
             end = len(output) if file.get("position") is None else file["position"]
             data = self._journal.content(self._entry.id, file.get("hash") or "")
             text = output[begin:end]
@@ -332,7 +333,8 @@ class StoryHtml:
             if text.strip():
                 parts.append(folded_html(text, style))
             begin = max(begin, end)
-            parts.append(file_html(file, data))
+            self.files[file["name"]] = place = f"file-{told.step}-{number}"
+            parts.append(file_html(file, data, place))
         if output[begin:].strip():
             parts.append(folded_html(output[begin:], style))
         elif not output.strip():

@@ -45,10 +45,12 @@ def add_run(journal: Journal, name: str, codes: list[tuple[str, str, str]], **fa
     run = journal.begin("run", "code-act", f"Task of {name}", None, {}, name)
     number, now = 0, journal.find(run).started
 
-    def add(kind: str, result: Any, *, seconds: float = 0.0, request: Any = None, actor: str = "coder") -> None:
+    def add(
+        kind: str, result: Any, *, seconds: float = 0.0, request: Any = None, actor: str = "coder", contents: Any = None
+    ) -> None:
         nonlocal number, now
         number, now = number + 1, now + seconds
-        journal.add(run, Step(number, kind, actor, "", now, seconds, request, result))
+        journal.add(run, Step(number, kind, actor, "", now, seconds, request, result), contents or {})
 
     add("task", {"task": f"Task of {name}"}, actor="user")
     for at, (code, output, outcome) in enumerate(codes):
@@ -62,8 +64,10 @@ def add_run(journal: Journal, name: str, codes: list[tuple[str, str, str]], **fa
             answer = {"approved": True, "reason": "Approved.", "by": facts["approved_by"]}
             add("approval", answer, seconds=1.0, request={"code": said})
         refused = [{"host": "evil.example", "port": 443, "why": "it is not among the hosts"}] * ("evil" in code)
-        ran = {"outcome": outcome, "output": output, "artifacts": [], "network": refused}
-        add("code", ran, seconds=0.5, request={"blocks": [["python", code]]})
+        contents = {"sums": b"sum\n49\n"} if "sums.csv" in code else {}
+        made = [{"name": f"{each}.csv", "size": 7, "media_type": "text/csv", "hash": each} for each in contents]
+        ran = {"outcome": outcome, "output": output, "artifacts": made, "network": refused}
+        add("code", ran, seconds=0.5, request={"blocks": [["python", code]]}, contents=contents)
         told = {"coderoom.outcome": outcome, "coderoom.exit_code": str(int(outcome != "ok")), "coderoom.ran": "true"}
         result = {"output": output, "exit_code": int(outcome != "ok")}
         add("message", {"type": "CodeExecutionEvent", "result": result, "retry_attempt": at, "metadata": told})
@@ -83,6 +87,7 @@ async def test_a_dozen_questions_take_four_clicks_at_most(tmp_path: Path) -> Non
     good, bad = ("total = sum(values)", "6", "ok"), ("total = sum(valuess)", "NameError: valuess", "error")
     add_run(journal, "broke", [good, bad], cost_usd=0.02, seconds=8.0)
     add_run(journal, "fetches", [("import urllib  # evil", "refused", "error"), good], cost_usd=0.03, seconds=8.0)
+    add_run(journal, "writes", [("save(49, 'sums.csv')", "", "ok")], files=["work/other-sums.csv", "work/sums.csv"])
     add_run(journal, "dear", [bad], cost_usd=0.5, seconds=4.0, approved_by="Ann")
     journal.catch_up()
     with serving(journal) as url:
@@ -143,7 +148,7 @@ async def test_a_dozen_questions_take_four_clicks_at_most(tmp_path: Path) -> Non
             await by.begin()
             await by.open("broke")
             await page.keyboard.press("h")
-            await expect(page.get_by_role("navigation", name="The list of runs")).to_contain_text("2 of 3")
+            await expect(page.get_by_role("navigation", name="The list of runs")).to_contain_text("3 of 4")
 
             # Which runs of this team failed today?
             await by.begin()
@@ -162,6 +167,13 @@ async def test_a_dozen_questions_take_four_clicks_at_most(tmp_path: Path) -> Non
             [step] = [step for step in journal.steps("dear") if step.kind == "approval"]
             done = datetime.fromtimestamp(step.at).astimezone()
             await expect(asked.locator("time")).to_contain_text(f"{done:%H:%M:%S}")
+
+            # Which file did it write, and what is in it?
+            await by.begin()
+            await by.open("writes")
+            await by.click(page.locator(".facts").get_by_text("2 files"))
+            await by.click(page.locator(".facts").get_by_role("link", name="sums.csv"))
+            await expect(page.get_by_role("region", name="sums.csv")).to_contain_text("49")
 
             # Where did the time go?
             await by.begin()

@@ -12,7 +12,7 @@ document.addEventListener("keydown", event => {
 });
 // The page of a run leads to the next one of the list.
 document.addEventListener("click", event => {
-  if (!event.target.closest("td.task a")) return;
+  if (!event.target.closest("tr[id] td.task a")) return;  // Those of batches have no id.
   const links = Array.from(document.querySelectorAll("td.task a"), link => link.href);
   sessionStorage.setItem("runs", JSON.stringify(links));
 });
