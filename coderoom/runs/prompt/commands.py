@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -246,8 +246,8 @@ def _who(approval: object) -> str:
 
 
 async def _tokens(chat: Chat, argument: str) -> None:
-    def words(records: Sequence[RunRecord], agent: str) -> str:
-        used = [each[agent] for record in records if agent in (each := record.usage_so_far)]
+    def words(records: Sequence[RunRecord], agents: Collection[str]) -> str:
+        used = [each for record in records for agent, each in record.usage_so_far.items() if agent in agents]
         counts = [sum(each[name] for each in used) for name in ("prompt_tokens", "completion_tokens")]
         return f"{sum(counts):,} ({counts[0]:,} in, {counts[1]:,} out)"
 
@@ -255,8 +255,8 @@ async def _tokens(chat: Chat, argument: str) -> None:
 
 
 async def _cost(chat: Chat, argument: str) -> None:
-    def words(records: Sequence[RunRecord], agent: str) -> str:
-        costs = [each[agent] for record in records if agent in (each := record.cost_so_far)]
+    def words(records: Sequence[RunRecord], agents: Collection[str]) -> str:
+        costs = [cost for record in records for agent, cost in record.cost_so_far.items() if agent in agents]
         known = [cost for cost in costs if cost is not None]
         unknown = "not known" if len(known) < len(costs) else ""
         return " and what is ".join(filter(None, [in_dollars(sum(known)) if known or not unknown else "", unknown]))
@@ -266,10 +266,11 @@ async def _cost(chat: Chat, argument: str) -> None:
         chat.say("docs/models.md says how to set the price of a model.", "dim")
 
 
-def _spent(chat: Chat, words: Callable[[Sequence[RunRecord], str], str]) -> None:
+def _spent(chat: Chat, words: Callable[[Sequence[RunRecord], Collection[str]], str]) -> None:
     """Show what each agent has used in the last task and in the whole chat, also in what was undone."""
-    agents = dict.fromkeys(agent for record in chat.spent for agent in record.usage_so_far)
-    rows = [[agent, words(chat.spent[-1:], agent), words(chat.spent, agent)] for agent in agents]
+    agents = list(dict.fromkeys(agent for record in chat.spent for agent in record.usage_so_far))
+    lines = {**{agent: [agent] for agent in agents}, **({"all": agents} if len(agents) > 1 else {})}
+    rows = [[name, words(chat.spent[-1:], each), words(chat.spent, each)] for name, each in lines.items()]
     titles = ("", "this task, so far" if chat.is_working else "last task", "chat")
     _show(chat, rows, "No reply of a model is complete yet." if chat.is_working else "No model was asked yet.", titles)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import time
@@ -81,7 +82,8 @@ def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
     chat.type("/later And then this.", "Enter", "half of a ta")
     chat.until("queued: /later And then this.")
     chat.type("C-u", "/tokens", "Enter", "half of a ta")
-    chat.until("last task")  # It does not wait for the end of the task.
+    chat.until("this task, so far")  # It does not wait for the end of the task.
+    chat.until(lambda: re.search(r"^coder +[1-9]", chat.text, re.MULTILINE) is not None)
     (chat.folder / "w" / "go").touch()
     chat.until("The second answer.")
     assert chat.tasks() == ["Begin.", "/later And then this."]
