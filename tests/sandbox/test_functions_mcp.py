@@ -148,7 +148,9 @@ async def test_a_server_that_cannot_be_started_is_a_clear_error(
 @pytest.mark.slow
 async def test_no_hint_of_a_server_is_lost_when_it_fails_to_list_its_tools_again(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(FAILING)
-    async with McpWorkbench(StdioServerParams(command=sys.executable, args=[str(tmp_path / "server.py")])) as workbench:
+    arguments = [str(tmp_path / "server.py")]
+    server = StdioServerParams(command=sys.executable, args=arguments, read_timeout_seconds=60)
+    async with McpWorkbench(server) as workbench:
         with pytest.raises(RequestError, match="not now"):
             await host_functions([workbench])
         [erase] = await host_functions([workbench])

@@ -105,26 +105,18 @@ async def race(wall: str, code: str, keep: bool) -> dict[str, Any]:
             await session.run("x = 1")
             mark = await session.checkpoint() if keep else None
             first = await attempt(session, code, 2)
-            begin = time.monotonic()
             alive = await attempt(session, COUNT, 5)
             back = None
             if mark is not None:
                 await session.rollback(mark)
                 back = (await attempt(session, "x", 5))["value"]
-        return {
-            "first": first,
-            "alive": alive,
-            "back": back,
-            "then": time.monotonic() - begin,
-            "works": await still_works(sandbox),
-        }
+        return {"first": first, "alive": alive, "back": back, "works": await still_works(sandbox)}
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["alone", "with a checkpoint"])
 def test_chains_of_forks_are_ended(caged: Caged, keep: bool) -> None:
     found = caged(race, CHAINS, keep)
     assert found["works"]
-    assert found["first"]["seconds"] < 3, found
     assert found["alive"]["value"] <= 4, found
     if keep:
         assert found["back"] == 1
@@ -137,18 +129,15 @@ async def tamper(wall: str, code: str) -> dict[str, Any]:
             mark = await session.checkpoint()
             await session.rollback(mark)
             found = await attempt(session, code, 10)
-            begin = time.monotonic()
             try:
                 await session.rollback(mark)
                 back: Any = (await attempt(session, "x", 5))["value"]
             except (RequestError, SandboxUnavailable) as error:
                 back = str(error)
-            seconds = time.monotonic() - begin
             again = await attempt(session, "1 + 1", 5)
         return {
             "found": found,
             "back": back,
-            "seconds": seconds,
             "again": again["value"],
             "works": await still_works(sandbox),
         }
@@ -160,4 +149,3 @@ def test_checkpoints_that_are_tampered_with(caged: Caged, code: str) -> None:
     assert found["works"]
     assert found["again"] == 2
     assert found["found"]["outcome"] in ("ok", "error")
-    assert found["seconds"] < 5, found

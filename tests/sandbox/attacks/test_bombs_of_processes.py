@@ -58,5 +58,3 @@ def test_bombs_stay_small(caged_once: Caged, name: str) -> None:
     assert found["back"] == 1
     assert found["left"] == []
     assert found["most"] < 40 + 20, found
-    assert found["kept"]["seconds"] < 6, found
-    assert found["once"]["seconds"] < 6, found

@@ -85,6 +85,4 @@ def test_only_its_own_state_is_damaged(caged: Caged, name: str) -> None:
     found = caged(damage, BREAK[name])
     assert found["works"]
     assert found["back"] == 1
-    assert found["kept"]["seconds"] < 5, found
-    assert found["next"]["seconds"] < 5, found
     assert found["open"] < 20, found
