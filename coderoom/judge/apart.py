@@ -127,6 +127,10 @@ def tests_in(source: str, module: str) -> TestCode | TestFiles:
 _SIGNATURE = inspect.signature(lambda text: None)
 
 
+def _not_run(args: Any) -> None:
+    raise NotImplementedError
+
+
 def _check_text(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if len(args) != 1 or type(args[0]) is not str or kwargs:
         raise TypeError("a text is exchanged")
@@ -137,15 +141,15 @@ class _Line:
     """Carries texts between two sessions. One of them works, and the other one waits for its text."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, asyncio.Future[str | None]] = {}
-        self._ready = asyncio.Event()
-        self.has_ended = False
+        self._waiting: dict[str, Callable[[str | None], None]] = {}
+        self._early = ""  # What the tests say before the code is ready.
+        self._is_ready = self.has_ended = False
 
     def of(self, side: str, other: str) -> HostFunction:
         """The function that one side calls with a text for the other one, and that returns the next text from there."""
 
-        def run(args: Any) -> Awaitable[str | None]:
-            return self._exchange(side, other, args[0])
+        def relay(args: Any, answer: Callable[[Any], None]) -> None:
+            self._exchange(side, other, args[0], answer)
 
         # Made of a function of Python, it would take a thread for each call.
         return HostFunction(
@@ -155,31 +159,31 @@ class _Line:
             is_async=False,
             in_thread=False,
             check=_check_text,
-            run=run,
+            run=_not_run,
+            relay=relay,
         )
 
-    async def _exchange(self, side: str, other: str, text: str) -> str | None:
-        if side == "tests":
-            await self._ready.wait()
+    def _exchange(self, side: str, other: str, text: str, answer: Callable[[str | None], None]) -> None:
+        is_first = side == "code" and not self._is_ready  # Its text says only that the code is ready.
         if self.has_ended:
-            return None
-        waiting = self._waiting.pop(other, None)
-        if waiting is not None:
-            waiting.set_result(text)
-        elif side == "tests" or self._ready.is_set():
+            answer(None)
+        elif is_first and self._waiting:
+            self._is_ready = True
+            answer(self._early)
+        elif is_first or not self._is_ready:
+            self._is_ready, self._early, self._waiting[side] = is_first, text, answer
+        elif told := self._waiting.pop(other, None):
+            self._waiting[side] = answer
+            told(text)
+        else:
             raise RuntimeError("the code calls the tests, which have not called it")
-        own: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._waiting[side] = own
-        self._ready.set()
-        return await own
 
     def end(self) -> None:
         """Let each side that waits know that the other one has ended."""
         self.has_ended = True
-        self._ready.set()
-        for each in self._waiting.values():
-            if not each.done():
-                each.set_result(None)
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer(None)
 
 
 async def judge_apart(
@@ -318,14 +322,18 @@ async def _noted(
     end, each_most = loop.time() + timeout, max(timeout / 10, min(timeout, 10))
     noted: _Noted = {}
     while True:
-        done = [name for name, each in noted.items() if each["outcome"]]
+        done, reads = [name for name, each in noted.items() if each["outcome"]], ""
         why, outcome, found = "", Outcome.TIMEOUT, None
         try:
             async with asyncio.timeout(end - loop.time()) as limit:
 
                 async def hear(text: str, limit: asyncio.Timeout = limit) -> None:
-                    test = json.loads(text)
-                    noted[test["name"]] = test
+                    nonlocal reads
+                    said = json.loads(text)
+                    if "reads" in said:
+                        reads = said["reads"]
+                    else:
+                        noted[said["name"]] = said
                     limit.reschedule(loop.time() + each_most)
 
                 def note(text: str, hear: Callable[[str], Any] = hear) -> Any:
@@ -336,6 +344,10 @@ async def _noted(
             why = found if isinstance(found, str) else why_no_answer(result)
         except TimeoutError:
             why = f"it has not ended within {each_most:g} seconds"
+        if outcome is Outcome.TIMEOUT and reads:  # It is left out of the next run.
+            noted[reads] = {"name": reads, "outcome": "failed", "why": why, "cannot": "", "ended": outcome}
+            if loop.time() < end:
+                continue
         late = [each for each in noted.values() if not each["outcome"]]
         for each in late[: 1 if loop.time() < end else None]:
             each.update(outcome="failed", why=why, ended=outcome)

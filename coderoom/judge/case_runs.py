@@ -45,7 +45,7 @@ _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
 _SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in so many:
 _LEAST_PROCESSES = 4
-_SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
+_SECONDS_TO_RUN_AGAIN = 2.0  # What costs more runs only once in each process in order; see `Seen.cost`.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS, _LATER_CHECKS = 16, 4  # New processes in which the first test, and each later one, runs alone after a failure.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
@@ -314,7 +314,7 @@ class TestRun:
         counts = Counter(case.function for case in cases)
         repeated = []
         for case in cases:
-            seconds = max(case.seen.seconds, case.size * _SECONDS_PER_CHARACTER, 1e-4)
+            seconds = max(case.seen.cost, case.size * _SECONDS_PER_CHARACTER, 1e-4)
             most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
             repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
 
@@ -341,7 +341,7 @@ class TestRun:
             count = min(count, 0 if proven and not self.final else 1)
         if not count or not cases:
             return
-        slow = sum(case.seen.seconds for case in cases)
+        slow = sum(case.seen.cost for case in cases)
         count = min(count, max(_LEAST_PROCESSES, int(_SECONDS_IN_ORDER / slow))) if slow else count
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.aclose()
@@ -349,8 +349,7 @@ class TestRun:
             await self._see_several_in_order(several, count, again=varies)
 
     async def _see_several_in_order(self, cases: Sequence[Trial], count: int, again: bool) -> None:
-        seconds = sum(case.seen.seconds for case in cases)
-        again = again and seconds < _SECONDS_TO_RUN_AGAIN
+        again = again and sum(case.seen.cost for case in cases) < _SECONDS_TO_RUN_AGAIN
         more: list[list[Seen]] = []
         checks = _CHECKS
         for place, seen in enumerate(await self._see_in_order(cases, count, again)):
@@ -402,6 +401,8 @@ class TestRun:
             several = min(count, at_once)
             answers = await self._run_in_processes(jobs, several, seconds, again)
             count -= several
+            if isinstance(answers, Seen):
+                return [each if each.why else answers for each in found]
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
             pairs = [(number, each) for number, each in pairs if each is None or not each.left]
@@ -413,11 +414,12 @@ class TestRun:
 
     async def _run_in_processes(
         self, jobs: Sequence[Job], count: int, seconds: float, again: bool
-    ) -> list[list[Answer | None]]:
+    ) -> list[list[Answer | None]] | Seen:
         """Run jobs one after the other in each of several new processes, in which the program is a module.
 
         For each job, these are its different answers; `None` is among them if a process ended or took too long. With
-        `again`, all jobs run again in each process, several times if they are fast.
+        `again`, all jobs run again in each process, several times if they are fast. If they could not be run at all,
+        this says why.
         """
         language, longest = self.language, self._longest // count
         given = language.program(self._loaded), [*map(language.job, jobs)], count, seconds, longest, again
@@ -427,7 +429,8 @@ class TestRun:
         result = await self.sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
         values = value_of(result)
         if not isinstance(values, list) or [*map(type, values)] != [list] * len(jobs):
-            return [[None] for _ in jobs]
+            facts = result.outcome, result.duration, result.peak_memory
+            return Seen(None, why_no_answer(result), *facts)
         return [[await aside(read_answer, text, longest) for text in several] for several in values]
 
     async def _judged(self, cases: Sequence[Trial], answers: Sequence[Answer | None]) -> list[Seen | None]:
@@ -498,7 +501,7 @@ def _why_not(text: str | None, answer: Answer) -> str:
 
 def _seen(answer: Answer, why: str) -> Seen:
     outcome = Outcome.OK if answer.raised is None else Outcome.ERROR
-    return Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
+    return Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout, worked=answer.worked)
 
 
 def _number_of_sessions(jobs: int, most: int) -> int:

@@ -18,6 +18,7 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
 _LONGEST = 4_000
+_WAITS = 4  # On a busy machine, code that works for a second may take so many.
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Answer:
     """The answer to a job, as the process reported it. It is untrusted.
 
     `value` is tagged data, or whether a property holds; `after` has the arguments after the call, if they were
-    reported; `size` is its number of characters. An answer that says what the program has `left` behind after all calls
-    has nothing else.
+    reported; `size` is its number of characters; `worked` are the seconds of the processor that it took. An answer that
+    says what the program has `left` behind after all calls has nothing else.
     """
 
     value: Any = None
@@ -59,10 +60,11 @@ class Answer:
     after: dict[str, Any] | None = None
     left: str = ""
     size: int = 0
+    worked: float = 0.0
 
 
-def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
-    """Parse and validate an answer, and the printed text, the seconds and the bytes of memory `about` it.
+def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0, 0.0)) -> Answer | None:
+    """Parse and validate an answer, and the printed text, the seconds, the bytes of memory and the work `about` it.
 
     Returns:
         The answer; `None` if it is not a valid one.
@@ -101,6 +103,7 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         peak=int(_number(about[2], 1 << 50)) or None,
         after=after if raised is None and isinstance(after, dict) and is_sound(after) else None,
         size=len(text),
+        worked=_number(about[3], 86_400),
     )
 
 
@@ -189,6 +192,15 @@ class Seen:
     stdout: str = ""
     error: str = ""
     warning: str = ""
+    worked: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """What it costs to run it again, in seconds.
+
+        It does not depend on what else the machine does, unless the code waits: then a part of the time counts.
+        """
+        return max(self.worked, self.seconds / _WAITS)
 
     @property
     def passed(self) -> bool:
@@ -287,7 +299,7 @@ class TestSession:
         if result.outcome is Outcome.OK and result.value == "untidy":  # An earlier job has left something behind.
             await self.aclose()
             result = await self._run(cell, seconds)
-        about = result.stdout, result.duration, result.peak_memory
+        about = result.stdout, result.duration, result.peak_memory, result.duration
         return await aside(read_answer, value_of(result), self.longest, about), result
 
     async def several(self, jobs: Sequence[Job]) -> list[Answer | None]:
@@ -304,7 +316,7 @@ class TestSession:
         values = value_of(result)
         if not isinstance(values, list):
             return []
-        whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
+        whole = [each if isinstance(each, list) and len(each) == 5 else [None] for each in values[: len(jobs)]]
         return [await aside(read_answer, text, 2 * largest, about) for text, *about in whole]
 
     async def run_version(self, function: str, source: str, jobs: Sequence[Job], seconds: float) -> Any:

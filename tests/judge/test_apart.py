@@ -248,6 +248,17 @@ async def test_a_test_that_does_not_end_does_not_end_the_others(apart: Sandbox) 
     assert verdicts[1].outcome is Outcome.TIMEOUT
 
 
+@pytest.mark.slow
+async def test_a_file_of_tests_that_cannot_be_read_to_its_end_does_not_end_the_others(apart: Sandbox) -> None:
+    code = "def hang():\n    while True: pass\n"
+    files = {"test_a.py": "def test_it(): pass\n", "test_b.py": "import code_of_shop\ncode_of_shop.hang()\n"}
+    verdicts = await judge_suite(apart, {"code_of_shop.py": code}, TestFiles(files=files), timeout=30)
+    assert {each.test: (each.passed, each.outcome) for each in verdicts} == {
+        "test_a.py::test_it": (True, Outcome.OK),
+        "test_b.py": (False, Outcome.TIMEOUT),
+    }
+
+
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
     score = Score()
     score.judged.update(a=10, b=10)

@@ -8,6 +8,7 @@ import pytest
 
 from coderoom.generation import read_specs, read_tests
 from coderoom.judge import FunctionTest, Judge, Verdict, freeze
+from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
@@ -76,6 +77,16 @@ async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
         sandbox, f"{IMPORTS}def even(n):\n    return type(sys.stdout.buffer).__name__ == 'Printed'\n", 1
     )
     assert result.why == "not repeatable: one run returned True, and another one returned False"
+
+
+@pytest.mark.slow
+async def test_why_all_new_processes_have_ended_is_told(sandbox: Sandbox) -> None:
+    kill = "os.kill(int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]), 9)"
+    is_new = "sys.argv[0].endswith('main.py')"
+    source = f"{IMPORTS}def even(n):\n    return n % 2 == 0\nif {is_new}:\n    {kill}\n    time.sleep(9)\n"
+    [result] = await run(sandbox, source, 1)
+    assert "process was ended by SIGKILL" in result.why
+    assert (result.passed, result.outcome) == (False, Outcome.ERROR)
 
 
 @pytest.mark.slow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import HostFunction, Limits, Sandbox
 
 from .offered import RELEASED, aadd, block, hang, plus, run
 
@@ -127,6 +129,29 @@ class TestLimits:
             result = await session.run(code)
             assert result.value == [5000, 1], result.output
             assert len(result.calls) == 5001
+
+    async def test_what_is_relayed_comes_whole_and_counts_but_is_not_logged(self) -> None:
+        def relay(text: Any, answer: Callable[[Any], None]) -> None:
+            if not text:
+                raise ValueError("nothing is relayed")
+            asyncio.get_running_loop().call_later(0.01, answer, text + "!")
+
+        def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return args[0]
+
+        signature = inspect.signature(lambda text: None)
+        function = HostFunction("say", signature, "", False, False, check, run=str, relay=relay)
+        code = (
+            "found = [say('a'), len(say('x' * 200_000))]\n"
+            "for each in ('', 'b', 'c'):\n    try: found.append(say(each))\n"
+            "    except Exception as error: found.append(str(error))\nfound"
+        )
+        limits = Limits(calls=4, value_bytes=500_000)
+        async with Sandbox(limits=limits) as sandbox, sandbox.session(functions=[function]) as session:
+            result = await session.run(code)
+        many = "say(): a cell may make 4 calls, and this one has made them"
+        assert result.value == ["a!", 200_001, "nothing is relayed", "b!", many], result.output
+        assert [each.outcome for each in result.calls] == [Outcome.REJECTED]
 
     async def test_what_waits_can_have_so_many_bytes(self, sandbox: Sandbox) -> None:
         async def size(text: str) -> int:

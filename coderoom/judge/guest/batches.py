@@ -136,8 +136,8 @@ def run(
     the seconds for a job and for starting jobs, `largest` and `room` the bytes for an answer and for all of them.
 
     Returns:
-        For each job, in order, its answer, the printed text, its duration in seconds and its memory; `None` without an
-        answer. The list may be shorter than the jobs.
+        For each job, in order, its answer, the printed text, its duration in seconds, its memory, and the seconds of
+        the processor; `None` without an answer. The list may be shorter than the jobs.
     """
     if _thread._count() > 1 or not tidy():
         return []
@@ -178,7 +178,7 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
             os._exit(0)
     os.close(writer)
     answers: List[Optional[List[Any]]] = []
-    took, peak = 0.0, 0
+    took, worked, peak = 0.0, 0.0, 0
     try:
         with open(reader, "rb", buffering=0) as file:
             for line in lines(file, each):
@@ -190,9 +190,9 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
                 answers.append(None)
         took = time.monotonic() - start
     finally:
-        peak, _ = end_child(pid)
+        peak, worked = end_child(pid)
     if len(jobs) == 1 and answers and answers[0]:
-        answers[0][2:] = took, peak  # The code may have changed what its own process measures.
+        answers[0][2:] = took, peak, worked  # The code may have changed what its own process measures.
     return answers
 
 
@@ -206,12 +206,12 @@ def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, r
         re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         printed = Printed()
         sys.stdout = io.TextIOWrapper(printed, "utf-8", write_through=True)
-        start = time.monotonic()
+        start, start_of_work = time.monotonic(), time.process_time()
         text_of_answer = answer_now(job)
-        took = time.monotonic() - start
+        took, worked = time.monotonic() - start, time.process_time() - start_of_work
         room -= 2 * len(text_of_answer) + 100
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        found = None if len(text_of_answer) > largest else [text_of_answer, printed.text(), took, peak]
+        found = None if len(text_of_answer) > largest else [text_of_answer, printed.text(), took, peak, worked]
         file.write(json.dumps(found).encode() + b"\n")
         file.flush()
         if room < 2 * largest or time.monotonic() > end:

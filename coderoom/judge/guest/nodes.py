@@ -181,11 +181,11 @@ def _left(told: List[str]) -> str:
 
 def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:
     if "property" in job:
-        return [answer_now(job), "", 0.0, 0]
+        return [answer_now(job), "", 0.0, 0, 0.0]
     done = _start([job], _parts, seconds)
     if done.answer is None or len(done.answer) > largest:
         return None
-    return [done.answer, done.printed, done.seconds, done.peak]
+    return [done.answer, done.printed, done.seconds, done.peak, done.worked]
 
 
 def _program(parts: List[Part]) -> Tuple[str, List[Tuple[str, int, int]]]:

@@ -66,6 +66,7 @@ class Sharing:
         self._decode = decode
         self._text = text
         self._environment = _environment()
+        self._variables: Any = None  # What `os.environ` had the last time, as it keeps it.
         self._argv = sys.argv[:]
         self._output: Dict[str, Any] = {}
         self._levels: Dict[str, int] = {}
@@ -122,7 +123,10 @@ class Sharing:
             if self._logged:
                 found["logged"] = self._logged[:]
             del self._warned[:], self._logged[:]
-        now = _environment()
+        kept = getattr(os.environ, "_data", None)  # To decode all of it for each text would take long.
+        is_same = type(kept) is dict and kept == self._variables
+        now = self._environment if is_same else _environment()
+        self._variables = dict(kept) if type(kept) is dict else None
         if now != self._environment:
             names = {*now, *self._environment}
             found["environment"] = [

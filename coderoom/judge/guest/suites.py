@@ -43,11 +43,12 @@ def run_files(
     Args:
         exchange: See `Peer`.
         note: Is called with each test as JSON, once it is known and again when it has ended: its `name`, its `outcome`
-            (passed, failed or skipped; before, it is empty), `why`, and what `cannot` be separated.
+            (passed, failed or skipped; before, it is empty), `why`, and what `cannot` be separated. What `reads` a
+            file is no test: pytest imports it from then on.
         code: The names of the files of the code.
         files: The files of the tests; see `write`.
         run: The files and folders whose tests are run; empty: all. Tests are in those with names like `test*.py`.
-        without: Tests that are left out.
+        without: Tests, and whole files of them, that are left out.
 
     Returns:
         Why tests have not run; empty if all have.
@@ -96,12 +97,15 @@ def _folder(name: str) -> Callable[[str], bool]:
 def _run(found: _Found, files: Dict[str, str], run: List[str]) -> str:
     chosen = [each for each in files if not run or each in run or any(each.startswith(name + "/") for name in run)]
     names = sorted(each for each in chosen if _IS_TEST(each) or each in run) or run or [*files]
+    names = [each for each in names if each not in found.without]
     printed = io.StringIO()
     try:
         pytest = importlib.import_module("pytest")
     except ImportError:
         pytest = None
     why = ""
+    if not names:
+        return ""
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             if pytest is None:
@@ -166,6 +170,10 @@ class _Found:
         test["cannot"] = test["cannot"] or "; ".join(cannot)[:TOLD]
         self._note(json.dumps(test))
 
+    def reads(self, name: str) -> None:
+        """Note that a file is read."""
+        self._note(json.dumps({"reads": name}))
+
 
 class _Plugin:
     """What pytest tells."""
@@ -180,8 +188,14 @@ class _Plugin:
 
     def pytest_collection_finish(self, session: Any) -> None:
         """All tests are known. Leave some out."""
+        self._found.reads("")
         items = session.items
         items[:] = [each for each in items if self._found.may_run(each.nodeid, getattr(each, "obj", None))]
+
+    def pytest_collectstart(self, collector: Any) -> None:
+        """Something is read, such as a file or a class in it."""
+        if collector.nodeid.endswith(".py"):
+            self._found.reads(collector.nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file was read."""

@@ -75,6 +75,8 @@ class HostFunction:
         to_undo: Says of the arguments of a call that was made what undoes it; `None`: nothing does.
         as_edited: Says of the arguments of a call which ones it was made with, by their names, if it was edited.
         asks: Whether somebody may decide about its calls before they are made.
+        relay: Does the work in place of `run`: it hands the result, which is data, to its second argument, at once or
+            later. Its calls cost less than others: they are not logged, and end with their cell only.
     """
 
     name: str
@@ -93,6 +95,7 @@ class HostFunction:
     asks: bool = False
     to_undo: Callable[[Arguments], InverseCall] | None = None
     as_edited: Callable[[Arguments], dict[str, Any] | None] | None = None
+    relay: Callable[[Arguments, Callable[[Any], None]], None] | None = None
 
     @property
     def header(self) -> str:

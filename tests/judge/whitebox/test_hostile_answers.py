@@ -41,7 +41,7 @@ texts = (
 
 
 @settings(derandomize=True, deadline=None)
-@given(texts | values, st.lists(values, min_size=3, max_size=3), st.sampled_from(TESTS))
+@given(texts | values, st.lists(values, min_size=4, max_size=4), st.sampled_from(TESTS))
 def test_every_answer_gets_a_verdict(text: Any, about: list[Any], test: FunctionTest) -> None:
     answer = read_answer(text, 300_000, about)
     assert answer is None or isinstance(answer, Answer)
