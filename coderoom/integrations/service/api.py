@@ -25,7 +25,7 @@ from coderoom.integrations.service.tenants import Slot, Tenant, Tenants
 from coderoom.judge import FrozenTests, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
 from coderoom.sandbox.cell import Input
-from coderoom.sandbox.engines.remote.wire import function_from_offer, result_to_json
+from coderoom.sandbox.engines.remote.wire import function_from_offer
 
 
 class Code(BaseModel):
@@ -184,7 +184,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
                                 slot.outcome = piece.outcome
                                 if kept is not None:
                                     kept.note(piece)
-                                yield "result", result_to_json(piece)
+                                yield "result", await box.result_to_json(piece)
                             else:
                                 yield ("call" if "name" in piece else "left"), piece
 

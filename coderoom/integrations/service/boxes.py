@@ -13,7 +13,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from coderoom.judge import make_sandbox
 from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
 from coderoom.sandbox.config import OWN, SourceModule
-from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of
+from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of, result_to_json
 from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
 
 P = ParamSpec("P")
@@ -42,6 +42,7 @@ _SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
 _LOOK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 150.0  # For its turn, and to read what it has written.
 _PACKAGES_SECONDS: Final = 900.0  # To install them.
+_MANY: Final = 1_000
 _THREADS: Final = 4  # Fewer than asyncio has, on any machine.
 _WARM_SECONDS: Final = 300.0
 _MOST_WARM: Final = 2  # Of each tenant, that nothing uses.
@@ -230,6 +231,13 @@ class Box:
         """
         async with self.threads.one(self.tenant):
             return await asyncio.to_thread(work, self, *arguments, **more)
+
+    async def result_to_json(self, result: ExecutionResult) -> dict[str, Any]:
+        """A result for a client; one with many values is written in such a thread."""
+        if not _has_many(result.value):
+            return result_to_json(result)
+        async with self.threads.one(self.tenant, patient=True):
+            return await asyncio.to_thread(result_to_json, result)
 
     def __enter__(self) -> None:
         """Use it, so that it is not idle."""
@@ -606,6 +614,19 @@ class Boxes:
         closing = asyncio.ensure_future(warm.sandbox.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+def _has_many(value: Any) -> bool:
+    """Whether data has more values than can be written in a moment."""
+    left, seen = [value], 0
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping | Sequence | Set) and not isinstance(each, str | bytes):
+            seen += len(each)
+            if seen > _MANY:
+                return True
+            left.extend(each.values() if isinstance(each, Mapping) else each)
+    return False
 
 
 def _check_preload(preload: Sequence[Any], options: Mapping[str, Any]) -> None:
