@@ -112,6 +112,7 @@ class StoryHtml:
         self._requests: defaultdict[str, deque[int]] = defaultdict(deque)
         self._room = _MOST_HIGHLIGHTED
         self._depth = 0
+        self._has_ended = False
         self._at: dict[int, float] = {}  # When the steps that are told now were done.
 
     def add(self, journal: Journal, steps: Sequence[Step]) -> None:
@@ -140,7 +141,7 @@ class StoryHtml:
             return
         who = self._speaker(told)
         task = " ".join(without_files(told.text).split())[:_LONGEST_MARK] if who == USER and type(told) is Words else ""
-        if not self._turns or self._turns[-1].who != who:
+        if not self._turns or self._turns[-1].who != who or self._has_ended:
             place, model = f"turn-{len(self._turns) + 1}", text_html(self._models.get(who))
             self.outline.append(Mark(place, f"{who}: {task}" if task else who, 0))
             title = f"{text_html(who)}{f' <small>{model}</small>' * bool(model)}"
@@ -150,6 +151,7 @@ class StoryHtml:
             self._mark(told, task)
         self.places[told.source].append((told.step, f"turn-{len(self._turns)}"))
         self._turns[-1].parts.add(self._article(told))
+        self._has_ended = isinstance(told, Summary)  # The same agent may have the next turn, too.
 
     def _speaker(self, told: Entry) -> str:
         match told:

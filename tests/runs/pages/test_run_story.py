@@ -32,3 +32,28 @@ def test_the_outline_leads_to_what_ended_how(tmp_path: Path) -> None:
     ]
     assert all(f'id="{place}"' in page for place, _, _ in links)
     journal.close()
+
+
+def test_turns_of_one_agent_that_follow_each_other_are_told_and_counted_apart(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = journal.begin("run", "team", "Compute it.", None, {})
+    code = [{"language": "python", "code": "41"}]
+    ended = {"coderoom.stop_reason": "max_steps", "coderoom.outcome": "ok"}
+    messages = [
+        {"type": "CodeGenerationEvent", "content": "So.", "code_blocks": code},
+        {"type": "CodeExecutionEvent", "result": {"output": "41", "exit_code": 0}},
+        {"type": "TextMessage", "content": "41", "metadata": ended},
+    ]
+    usage = {"usage": {"prompt_tokens": 10, "completion_tokens": 1}, "content": "So."}
+    request = {"model": "gpt-4o", "messages": {"base": 0, "slices": [], "more": []}}
+    number = 0
+    for _ in range(2):
+        number += 1
+        journal.add(run, Step(number, "model", "coder", "", 0.0, 0.0, request, usage))
+        for message in messages:
+            number += 1
+            journal.add(run, Step(number, "message", "coder", "", 0.0, 0.0, None, message))
+    page = run_page(journal, journal.find(run))
+    assert re.findall(r'<h2 id="(turn-\d)"', page) == ["turn-1", "turn-2"]
+    assert re.findall(r'href="#(turn-\d)">turn', page) == ["turn-1", "turn-2"]
+    journal.close()
