@@ -175,13 +175,14 @@ def _head(journal: Journal, entry: RunEntry, told: ToldRun, *, live: bool) -> st
     cost = whole.get("cost_usd") if is_known else None
     models = sorted(set((facts.get("models") or {}).values()))
     hosts = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
+    seconds = whole.get("seconds", facts.get("duration"))  # The latter is that of `solve`.
     attempts, began = whole.get("attempts"), datetime.fromtimestamp(entry.started).astimezone()
     grid = {
         "file" if entry.command == "exec" else "team": path_html(entry.name),
         "model": path_html(entry.model or ", ".join(models)),
         "began": f'<span class="nowrap">{began:%Y-%m-%d %H:%M:%S %Z}</span>',
         "tasks": f"{tasks:,}" if tasks > 1 else "",
-        "time": f"{whole['seconds']:.1f} s{of_last}" if "seconds" in whole else "",
+        "time": "" if seconds is None else f"{seconds:.1f} s{of_last}",
         "stopped": text_html(reason),
         "gave up": text_html(why_failed(facts.get("outcome"), facts.get("agent_stop_reason"))),
         "attempts": f"{attempts:,}{of_last}" if attempts else "",
@@ -223,6 +224,8 @@ def _checked(entry: RunEntry, told: ToldRun) -> Iterator[str]:
         yield badge(f"{passed} of {counted(count, 'test')} passed", "good" if passed == count else "bad")
         if any(each.get("can_be_fooled") for each in results):
             yield FOOLED
+        elif all("can_be_fooled" in each for each in results):
+            yield badge("judged outside of the code's process", "dim")
     measured = [each["strength"] for each in facts.get("functions") or () if each.get("strength")]
     if mutants := sum(each["mutants"] + each["unreached"] for each in measured):
         killed = sum(each["killed"] for each in measured)

@@ -59,6 +59,20 @@ def test_a_retry_without_code_is_words_and_the_next_code_shows_what_has_changed(
     journal.close()
 
 
+def test_the_head_says_how_sure_the_verdict_of_solve_is(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    heads = []
+    for fooled in (False, True):
+        run = journal.begin("solve", "", "Double it.", None, {})
+        results = [{"passed": True, "can_be_fooled": False}, {"passed": True, "can_be_fooled": fooled}]
+        journal.end(run, "ok", {"test_results": results, "duration": 61.25})
+        heads.append(run_page(journal, journal.find(run)).partition('id="head"')[2])
+    apart, shared = "judged outside of the code&#x27;s process", "can be fooled"
+    assert [(apart in head, shared in head) for head in heads] == [(True, False), (False, True)]
+    assert "61.2 s" in heads[0]
+    journal.close()
+
+
 def test_a_failed_run_has_its_last_output_at_the_top_and_displayed_html_looks_up_no_host(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     run = journal.begin("run", "team", "Compute it.", None, {})
