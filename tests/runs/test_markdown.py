@@ -8,7 +8,7 @@ import re
 import hypothesis.strategies as st
 import pytest
 from autogen_agentchat.messages import TextMessage
-from hypothesis import given
+from hypothesis import assume, given
 from rich.console import Console
 
 from coderoom.runs import RunView
@@ -64,4 +64,5 @@ MARKS = ["*", "**", "_", "`", "- ", "1. ", "# ", "> ", "|", "|-|-|\n", "[x](", "
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(["a", "b c", *MARKS]), max_size=40).map("".join))
 def test_no_letter_is_lost(text: str) -> None:
+    assume("```" not in text)  # Its label is not shown.
     assert re.sub(r"[\W\d_]", "", shown(text, 200)) == re.sub(r"[\W\d_]", "", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -147,7 +148,7 @@ def test_a_chat_goes_on_after_a_task_that_was_ended_and_a_good_one(tmp_path: Pat
             shown += process.stdout.read()
         os.close(ours)
         assert "x is 41" in shown, shown
-        assert "has begun\\nTraceback" in service.asked(), service.asked()
+        assert re.search("was stopped from outside|was ended before the code above", service.asked())
         assert Journal(tmp_path / "journal").find("last").outcome == "ok"
         (tmp_path / "work" / "f").unlink()  # So that the first code comes out as it did first.
         assert "x is now 41" in service.chat("--continue", lines="Show x.\n")
