@@ -210,6 +210,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["validate", "nothing.yaml"], "nothing.yaml"),
         (["validate", str(ROOT / "examples" / "team.yml")], "team.yaml'?"),
         (["fly"], "No such command"),
+        (["runs", "list"], "'coderoom runs' alone is a command, and has"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(tmp_path: Path, arguments: list[str], words: str) -> None:

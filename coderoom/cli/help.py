@@ -70,6 +70,15 @@ class Group(_PlainHelp, TyperGroup):
 
     context_class = _Context
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As Typer; a group that is a command itself says so, as for `coderoom runs list`."""
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageProblem as problem:
+            if self.invoke_without_command and ctx.parent is not None and not args[0].startswith("-"):
+                problem.message += f" {ctx.command_path!r} alone is a command, and has {', '.join(self.commands)}."
+            raise
+
 
 # Typer bundles Click or uses an installed one, and does not export the base class of its errors.
 UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
@@ -194,7 +195,7 @@ class Run:
             past.append(Said("task", entry.task))
         last_kind = next((said.kind for said in reversed(past) if said.kind in ("task", "undo")), "")
         ended = entry if is_over and task is not None and last_kind == "task" else None
-        if task is None:  # The last one is finished. What was said after it belongs to no task.
+        if finishes := task is None:  # The last one is finished. What was said after it belongs to no task.
             last = max((place for place, said in enumerate(past) if said.kind == "task"), default=-1)
             task = past[last].text if past else entry.task
             past = [
@@ -205,7 +206,7 @@ class Run:
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):
             log.note(f"Something like a key was in what was answered before; the journal has {MASK} in its place.")
-        if done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
+        if finishes and done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
             log.note("If code was running when the run ended, it is run again from its beginning, with all its blocks.")
         return cls(prepared, past, task, log, allowed, recorder, not_heard=not_heard_in(known), _ended=ended)
 
@@ -430,6 +431,7 @@ class Run:
         return replace(
             made,
             task=task,
+            since=monotonic(),
             messages=[],
             notices=list(made.notices),
             without_messages={},

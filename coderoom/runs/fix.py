@@ -139,7 +139,8 @@ def _shortened(lines: Sequence[str]) -> list[str]:
 
 def task_of(repository: Path, problem: str, test: str) -> str:
     """The task of the team: what is wrong, how the tests are run, and what the repository says to contributors."""
-    parts = [f"What is wrong with the repository in the current folder:\n\n{problem}", f"Its tests are run by: {test}"]
+    where = "This is wrong with the repository in the current folder. Its tests are run by:"
+    parts = [problem, f"{where} {test}"]  # In lists, the beginning tells one task from another.
     for name in _INSTRUCTIONS:
         path = repository / name
         if path.is_file() and not path.is_symlink():

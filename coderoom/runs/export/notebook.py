@@ -41,7 +41,9 @@ def notebook_of(title: str, facts: Mapping[str, str], parts: Sequence[Part], con
         for source in sources:  # Which of several has printed what is not known.
             count += 1
             outputs = list(_outputs(part, content)) if count and source is sources[-1] else []
-            add("code", source, execution_count=count, outputs=outputs)
+            # An attempt that failed is followed by those that did not: it does not end a run of all cells.
+            fails = {} if part.outcome == Outcome.OK else {"metadata": {"tags": ["raises-exception"]}}
+            add("code", source, execution_count=count, outputs=outputs, **fails)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"

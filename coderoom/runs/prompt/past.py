@@ -62,8 +62,7 @@ def chosen_chat(journal: Journal, named: str, *, asks: bool) -> RunEntry:
 def _chats(journal: Journal, team: str) -> list[RunEntry]:
     found = [entry for entry in journal.runs(name=team or None, command="chat") if entry.task]
     if not found:
-        kind = "whose id begins with" if team[:1].isdigit() else "with the team"
-        named = f" {kind} {team!r}" if team else ""
+        named = f" with the team {team!r}, and none whose id begins so," if team else ""
         raise RequestError(f"The journal {str(journal.path)!r} has no chat{named} to go on with.")
     return found
 

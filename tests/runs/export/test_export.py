@@ -103,6 +103,9 @@ def test_a_script_repeats_what_failed_and_goes_on(tmp_path: Path) -> None:
     assert coderoom("runs", "export", "--out", str(out), cwd=tmp_path, env=env).stdout == f"{out}: written\n"
     printed = repeated(out.read_text(), tmp_path / "empty")
     assert re.fullmatch(r"1\nTraceback [\s\S]*FileNotFoundError: .*\n2\n", printed)
+    notebook = nbformat.reads(coderoom("runs", "export", "--as", "notebook", cwd=tmp_path, env=env).stdout, 4)  # type: ignore[no-untyped-call]
+    tags = [cell.metadata.get("tags", []) for cell in notebook.cells if cell.cell_type == "code"]
+    assert tags == [["raises-exception"], ["raises-exception"], []]  # Jupyter goes on after these.
 
 
 def test_no_word_of_a_model_becomes_code(tmp_path: Path) -> None:

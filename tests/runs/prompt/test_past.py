@@ -101,7 +101,7 @@ def test_a_chat_is_chosen_by_its_id_or_from_a_list(service: Service) -> None:
     assert shown.count("Set x.") == 2
     assert "2 tasks, the last one: Add one." in shown.split(older)[1]
     assert "has no chat with the team 'analyst'" in service.chat("--resume", "analyst", code=2)
-    assert "has no chat whose id begins with '1999'" in service.chat("--resume", "1999", code=2)
+    assert "has no chat with the team '1999', and none whose id begins so," in service.chat("--resume", "1999", code=2)
     assert "> Set x." in service.chat("--resume", older)
     ours, theirs = pty.openpty()
     with chat_process(
