@@ -28,7 +28,7 @@ from coderoom.runs.chat_places import ChatPlaces
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.owners import Owners
 from coderoom.runs.shown import run_html
-from coderoom.runs.totals import totals_of
+from coderoom.runs.totals import seconds_of, totals_of
 from coderoom.steps import CALL_BEGUN, CALLS_TO_UNDO, INVERSE, INVERSE_BEGUN, MODEL, WORDS
 
 if TYPE_CHECKING:
@@ -213,8 +213,11 @@ class Journal(Listing, Asked, ChatPlaces):
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how a run ended, and that no process works on it any more; of several tasks, it keeps the totals too."""
         with self._using() as database:
-            whole = totals_of(database, run)
-        facts = {**facts, "whole": whole} if whole else facts
+            whole, seconds = totals_of(database, run), seconds_of(database, run)
+        if whole:
+            facts = {**facts, "whole": whole}
+        elif seconds > (facts.get("seconds") or seconds):  # It was resumed: its record knows its last process only.
+            facts = {**facts, "seconds": seconds}
         with self._using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",

@@ -56,8 +56,13 @@ def totals_of(database: sqlite3.Connection, run: str) -> dict[str, Any]:
         "prompt_tokens": sum(prompt for _, prompt, _ in used),
         "completion_tokens": sum(completion for _, _, completion in used),
         "cost_usd": sum(known) if known and len(known) == len(costs) else None,
-        "seconds": round(covered(database.execute(_TIMES, (run,))), 3),
+        "seconds": seconds_of(database, run),
     }
+
+
+def seconds_of(database: sqlite3.Connection, run: str) -> float:
+    """The time in which something was done, in all processes that have worked on the run."""
+    return round(covered(database.execute(_TIMES, (run,))), 3)
 
 
 def covered(times: Iterable[tuple[float, float]]) -> float:

@@ -124,6 +124,16 @@ def test_a_run_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None:
             journal.find(name)
 
 
+def test_the_time_of_a_run_is_that_of_all_processes_that_worked_on_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    run = journal.begin("run", "t", "", None, {})
+    for number, at in ((1, 100.0), (2, 500.0)):  # It was killed in between.
+        journal.add(run, Step(number, "code", "", f"key {number}", at, 30.0, {}, {}))
+    for told, kept in ((31.0, 60.0), (70.0, 70.0)):
+        journal.end(run, "ok", {"seconds": told})
+        assert journal.find(run).facts["seconds"] == kept
+
+
 def test_the_newest_reply_to_a_request_counts(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
     for at, text in ((1.0, "old"), (3.0, "new"), (2.0, "older")):
