@@ -17,6 +17,7 @@ from coderoom._util.text import counted, in_dollars, visible
 from coderoom.models.budgets import RUN
 from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import NO_CODE_IS_RUN
+from coderoom.runs.markdown import markdown
 from coderoom.runs.pictures import linked
 from coderoom.runs.record import NO_CODE, UNFINISHED, RunRecord, network_words, output_beside
 
@@ -77,7 +78,9 @@ def run_summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
     table = _table(rows, {"outcome": "bold green" if record.succeeded else "bold red"})
     if not record.succeeded or not record.answer or not with_answer:
         return table
-    panels = [Panel(bounded(record.answer), title="answer", title_align="left", border_style="green")]
+    is_short = record.answer.count("\n") <= _OUTPUT_LINES
+    answer = markdown(record.answer) if is_short else bounded(record.answer)
+    panels = [Panel(answer, title="answer", title_align="left", border_style="green")]
     if output := output_beside(record.answer, record.output):
         panels.append(Panel(bounded(output), title="output", title_align="left", border_style="dim"))
     return Group(*panels, table)

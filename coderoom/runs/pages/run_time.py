@@ -79,8 +79,8 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
         if seconds
     )
     if other >= _TOLD:
-        rest = "judging, and the rest" if entry.command == "solve" else "none of these"
-        legend += f"<li>{rest} {other:.1f} s</li>"
+        elsewhere = "judging, and the rest" if entry.command == "solve" else "none of these"
+        legend += f"<li>{elsewhere} {other:.1f} s</li>"
     names = "".join(f'<li dir="auto" title="{text_html(name)}">{text_html(name)}</li>' for name in lanes)
     height = len(lanes) * _LANE + 22
     note = ""
