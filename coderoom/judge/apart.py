@@ -37,6 +37,7 @@ MODULES = harness_modules(
     patching="",
     sharing="",
     texts_of_code="",
+    turns="",
     files_of_code="",
     handed_files="",
     peers="",

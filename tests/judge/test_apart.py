@@ -248,6 +248,35 @@ async def test_a_test_that_does_not_end_does_not_end_the_others(apart: Sandbox) 
     assert verdicts[1].outcome is Outcome.TIMEOUT
 
 
+THREADS = """
+import threading
+import code_of_shop
+
+def in_threads(what):
+    threads = [threading.Thread(target=code_of_shop.call, args=(what,)) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+def test_together():
+    barrier = threading.Barrier(2)
+    in_threads(barrier.wait)
+
+def test_one_after_the_other():
+    done = []
+    in_threads(lambda: done.append(code_of_shop.call(len, done)))
+    assert done == [0, 1]
+"""
+
+
+async def test_a_test_whose_threads_wait_for_each_other_in_the_code_ends_at_once(apart: Sandbox) -> None:
+    code = "def call(function, *args): return function(*args)\n"
+    waiting, passing = await judge_suite(apart, {"code_of_shop.py": code}, TestFiles(files={"test_it.py": THREADS}))
+    assert "waits there for another thread" in waiting.cannot_separate
+    assert (waiting.passed, passing.passed) == (False, True), passing
+
+
 @pytest.mark.slow
 async def test_a_file_of_tests_that_cannot_be_read_to_its_end_does_not_end_the_others(apart: Sandbox) -> None:
     code = "def hang():\n    while True: pass\n"

@@ -48,6 +48,7 @@ from .mirrors import COMPARES, FORWARDED, make_mirror, make_stand_in
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
 from .texts_of_code import note_texts
+from .turns import Turn
 from .zones import ask_zone
 
 TYPE_CHECKING = False
@@ -118,6 +119,11 @@ class Peer:
     Args:
         exchange: Sends a text to the other side and returns the next one from there; `None`: it has ended.
         is_trusted: Whether the other side is: the code trusts the tests.
+
+    Attributes:
+        cannot: Why what was done cannot be separated.
+        ended: Why the other side has ended.
+        end_test: Called with why a test that would wait for ever cannot be separated; it may end the process.
     """
 
     def __init__(self, exchange: Callable[[str], Optional[str]], is_trusted: bool) -> None:
@@ -125,7 +131,8 @@ class Peer:
         self.cannot: List[str] = []
         self.ended: List[str] = []
         self._exchange = exchange
-        self._turn = threading.RLock()
+        self.end_test: Callable[[str], None] = lambda why: None
+        self._turn = Turn(self._end_stuck)
         self._next = itertools.count(1)
         self._given: Dict[int, Any] = {}  # What the other side has stand-ins for, by number.
         self._numbers: Dict[int, int] = {}
@@ -171,7 +178,11 @@ class Peer:
                     may_stop = name in ("__next__", "__anext__") or type(of).__name__ == "builtin_function_or_method"
                     stops = () if may_stop else (StopIteration,) if do == "await" else _STOPS
                     return self._result(reply, given, stops)
-                text = self._files.text(self._answer(reply))
+                before, self._turn.called_back = self._turn.called_back, threading.get_ident()
+                try:
+                    text = self._files.text(self._answer(reply))
+                finally:
+                    self._turn.called_back = before
 
     def serve(self) -> None:
         """Answer requests until there are no more. What is printed meanwhile is printed by the other side."""
@@ -185,6 +196,11 @@ class Peer:
             for each in printed:
                 each.seek(0)
                 each.truncate()
+
+    def _end_stuck(self) -> None:
+        why = "the code calls the tests back, and waits there for another thread of the tests, which uses the code, too"
+        self.end_test(why)
+        raise self.lost(why)
 
     def lost(self, why: str) -> CannotSeparate:
         """Note why something cannot be separated."""

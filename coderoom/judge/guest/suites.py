@@ -144,6 +144,8 @@ class _Found:
         self.without = frozenset(without)
         self._cannot, self._ended = ([], []) if peer is None else (peer.cannot, peer.ended)
         self._note = note
+        if peer is not None:
+            peer.end_test = self._end_test
 
     def may_run(self, name: str, test: Any) -> bool:
         """Whether a test is run: not one that an object of the code wraps, which could leave out what is in it."""
@@ -169,6 +171,12 @@ class _Found:
             test.update(outcome=outcome, why=why[-TOLD:])
         test["cannot"] = test["cannot"] or "; ".join(cannot)[:TOLD]
         self._note(json.dumps(test))
+
+    def _end_test(self, why: str) -> None:
+        """Note why the test that runs cannot be separated, and end the process: those behind it run in another one."""
+        test = next(each for each in self.tests.values() if not each["outcome"])
+        self._note(json.dumps({**test, "cannot": why}))
+        os._exit(1)
 
     def reads(self, name: str) -> None:
         """Note that a file is read."""
