@@ -174,9 +174,10 @@ class _Found:
 
     def _end_test(self, why: str) -> None:
         """Note why the test that runs cannot be separated, and end the process: those behind it run in another one."""
-        test = next(each for each in self.tests.values() if not each["outcome"])
-        self._note(json.dumps({**test, "cannot": why}))
-        os._exit(1)
+        test = next((each for each in self.tests.values() if not each["outcome"]), None)
+        if test is not None:  # Otherwise it is what is around the tests, of which only the exception can say it.
+            self._note(json.dumps({**test, "cannot": why}))
+            os._exit(1)
 
     def reads(self, name: str) -> None:
         """Note that a file is read."""
